@@ -24,6 +24,7 @@ from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
+from rocketmq_reindex.storage_format.scan.range_notes import NO_MORE_TOLD
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.showing import escape, near_in_words
 from rocketmq_reindex.udfs.exporting import formats, segments, sinks
@@ -228,6 +229,8 @@ class Export:
     def _note_damage(self, hole: Hole) -> None:
         lost = bool(log_rows.lost([hole]))
         self._notes.add("damage" if lost else "the log's end", f"{hole.text}: no message is found in it", lost)
+        if hole.reason.endswith(NO_MORE_TOLD):
+            self._notes.add("very much damage", f"segment {hole.segment}: {hole.text}")
         if lost:
             self._lost = True
             self._result.damaged += 1

@@ -35,6 +35,8 @@ from rocketmq_reindex.udfs.times import show_time
 # What ``inspect`` finds in a file.
 
 Row = dict[str, Any]
+NOT_TOLD: Final = "notTold"
+"""the field of a summary that says which part of a file is not told, and why"""
 
 
 class InspectedRows:
@@ -343,7 +345,7 @@ def _epochs(path: str) -> Inspected:
 
 
 def inspect(arguments: Sequence[str]) -> int:
-    """Inspect every file in turn. Return the exit status: 1 where a file could not be read."""
+    """Inspect every file in turn. Return the exit status: 1 where a file could not be read, or not be told whole."""
     with Output() as output:
         asked = parse_inspection(arguments)
         shown = 0
@@ -368,6 +370,8 @@ def _show(path: str, asked: Inspection, apart: bool) -> int:
                     print()
                 show_rows(inspected.records, asked.json)
             sys.stdout.flush()
+            if why := inspected.summary.get(NOT_TOLD):
+                raise errors.InputError(f"{showing.escape(path)}: {why}")
     except OutputError:
         raise
     except ReindexError as error:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
+from rocketmq_reindex.jobs.inspecting.options import NOT_TOLD, Inspected, InspectedRows
 from rocketmq_reindex.jobs.querying.question import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
 from rocketmq_reindex.jobs.querying.shown import told_body
@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.layouts import java_text
 from rocketmq_reindex.storage_format.record import columns, layout as r, message as record_message
 from rocketmq_reindex.storage_format.record.frame import Stretch, find_record, new_record
-from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
+from rocketmq_reindex.storage_format.scan import range_notes, range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.udfs.scan.segments import lead_of
 from rocketmq_reindex.udfs.times import show_time
 
@@ -162,14 +162,14 @@ def _body(pages: files.Pages, file: SegmentFile, message: record_message.Message
 
 
 def _stretches(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[tuple[int, int]]:
-    """Return [start, end) of the stretches in which the scan found one good record after another."""
+    """Return [start, end) of the stretches in which one good record follows on another, as far as damage is listed."""
     low = file.start
     for offset, length, _ in summary.holes:
         if offset > low:
             yield low, offset
         low = offset + length
     stop = summary.tail if summary.tail >= 0 else summary.end
-    if stop > low:
+    if stop > low and not range_notes.left_out(summary.holes):
         yield low, stop
 
 
@@ -261,6 +261,7 @@ def _summary(
         "endsWith": _end(scanned),
         "damagedBytes": sum(part.length for part in broken),
         **_lost(scanned),
+        **_not_told(scanned),
         "topicCount": len(topics),
         "topics": [
             {
@@ -291,6 +292,12 @@ def _lost(scanned: ranges.RangeSummary) -> dict[str, Any]:
         return {}
     stretches = [{"offset": offset, "length": length} for offset, length in scanned.lost]
     return {"lostBytes": sum(length for _, length in scanned.lost), "lost": stretches}
+
+
+def _not_told(scanned: ranges.RangeSummary) -> dict[str, str]:
+    """Return where the listed damage ends, where there is more of it. Its records are counted up to there."""
+    left_out = range_notes.left_out(scanned.holes)
+    return {NOT_TOLD: f"offset {sum(scanned.holes[-1][:2])} and all behind it: {left_out}"} if left_out else {}
 
 
 def _misnamed(file: SegmentFile, begin: Begin, topics: dict[str, list[int]]) -> dict[str, int]:

@@ -180,9 +180,8 @@ def _blocks(
         for offset, length, why in broken:
             size = counted(length, "byte")
             notes.add("damage", f"{escape(segment.path)}: offset {offset}, {size}: {why}: no record found in it")
-        if len(scanner.summary.holes) > range_notes.HOLES_MAX:
-            text = f"more than {range_notes.HOLES_MAX:,} damaged places: no more of them are told"
-            notes.add("very much damage", f"{escape(segment.path)}: {text}")
+        if left_out := range_notes.left_out(scanner.summary.holes):
+            notes.add("very much damage", f"{escape(segment.path)}: {left_out}")
         for offset, length in scanner.summary.lost:
             size = counted(length, "byte")
             notes.add("lost bytes", f"{escape(segment.path)}: offset {offset}, {size}: a repair filled them: nothing is left")

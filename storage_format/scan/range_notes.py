@@ -4,6 +4,7 @@ A refused record with a sound frame and CRC is never part of a torn tail: no cra
 segment have other physical offsets than where they lie, the segment has a wrong name.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from rocketmq_reindex.storage_format.scan.settings import Block
 WINDOWS_MAX: Final = 10_001
 HOLES_MAX: Final = 100_000
 """A log with more damaged places than that is refused, so a range lists no more of them. No disk makes as many."""
+NO_MORE_TOLD: Final = "no more of them are told"
 _COUNTED: Final = {
     "last_good": w.LAST_GOOD,
     "records": w.RECORDS,
@@ -44,6 +46,11 @@ _COUNTED: Final = {
     "lmq_malformed": w.LMQ_BAD,
 }
 """Fields of a summary, and the numbers of the loop that they are."""
+
+
+def left_out(holes: Sequence[object]) -> str:
+    """Return what to say where the holes of a range are more than are listed; "" where all of them are."""
+    return f"more than {HOLES_MAX:,} damaged places: {NO_MORE_TOLD}" if len(holes) > HOLES_MAX else ""
 
 
 class RangeNotes:

@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.record.message import read_message
 from rocketmq_reindex.storage_format.record.state import MessageArrays
-from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings, stale_tail
+from rocketmq_reindex.storage_format.scan import range_notes, range_scan, ranges, settings as scan_settings, stale_tail
 from rocketmq_reindex.udfs.messages.batches import MessageBatches
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail
 from rocketmq_reindex.udfs.scan.segments import committed_index, followed_by_data, list_segments
@@ -181,6 +181,8 @@ def holes_of(
     """Return the damage that ends in a range. It may begin before it: ``before``, the summary up to it, has the offset."""
     spec, name = log_range.spec, log_range.segment
     holes = [ranges.Hole(name, offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
+    if left_out := range_notes.left_out(holes):
+        holes[-1] = dataclasses.replace(holes[-1], reason=f"{holes[-1].reason}; {left_out}")
     open_at, code = max(before.tail, bounds.start_offset) if before.tail >= 0 else -1, before.tail_code
     if open_at >= 0 and summary.first >= 0:
         if summary.first > open_at:

@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_inde
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, IndexHeader, file_size
 from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
-from rocketmq_reindex.storage_format.scan import ranges
+from rocketmq_reindex.storage_format.scan import range_notes, ranges
 from rocketmq_reindex.udfs.messages import batches as arrow, log_rows
 from rocketmq_reindex.udfs.messages.batches import BIT_MAP, fields
 from rocketmq_reindex.udfs.messages.log_rows import FAIL, SKIP
@@ -310,7 +310,8 @@ class CommitlogReader(SourceReader):
         if self.shown_damage == log_rows.ROWS:
             yield arrow.damage_rows(self.schema, holes)
         else:
-            self.skipped(f"segment {first.segment}", len(holes), first.text)
+            more = f"; {left_out}" if (left_out := range_notes.left_out(holes)) else ""
+            self.skipped(f"segment {first.segment}", len(holes), f"{first.text}{more}")
 
 
 # --------------------------------------------------------------------------------------------------------------------- register

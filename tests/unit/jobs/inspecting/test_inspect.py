@@ -13,6 +13,7 @@ import pytest
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.inspecting.options import kind_of
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.scan import range_notes
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, ROLLBACK, Message
 from tests.unit.jobs.querying.test_query import SIZES, build, keyed, make
@@ -85,6 +86,29 @@ def test_a_damaged_segment(tmp_path: Path, say: Said) -> None:
     last = max((tmp_path / "commitlog").iterdir())
     last.write_bytes(last.read_bytes()[:100])
     assert say(last)[0]["wholeSegment"] == 1 << 12, "as long as the first one beside it"
+
+
+def test_a_segment_with_more_damage_than_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records are told up to there. What follows is named, and the exit status says that it is not all."""
+    puts = make(tmp_path, keyed(60), 1 << 16)
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    for put in puts[1:41:2]:
+        content[put.offset + 4] ^= 1
+    path.write_bytes(content)
+    for limit, status, records, damaged in ((20, 0, 40, 20), (19, 1, 20, 20), (4, 1, 5, 5)):
+        monkeypatch.setattr(range_notes, "HOLES_MAX", limit)
+        assert main(["inspect", str(path), "--json", "--records"]) == status
+        told = capsys.readouterr()
+        summary, *rows = [json.loads(line) for line in told.out.splitlines()]
+        assert (summary["records"], len(summary["damage"])) == (records, damaged)
+        assert [row["physicalOffset"] for row in rows] == [put.offset for put in puts if put not in puts[1:41:2]][:records]
+        end = puts[2 * damaged].offset
+        left_out = f"offset {end} and all behind it: more than {limit} damaged places: no more of them are told"
+        assert summary.get("notTold") == (left_out if status else None)
+        assert told.err == (f"error: {path}: {left_out}\n" if status else "")
 
 
 def test_a_queue_file(tmp_path: Path, say: Said) -> None:

@@ -6,7 +6,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.record.layout import AT_STORE_TIMESTAMP
+from rocketmq_reindex.storage_format.scan import range_notes
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary
 from rocketmq_reindex.udfs.messages import batches, log_rows
 from tests.tools.dledger_log import HEAD, as_dledger
@@ -85,3 +90,23 @@ def test_a_block_goes_on_behind_damage(tmp_path: Path) -> None:
     (log_range,) = reader.plan()
     sizes = [len(block.messages.phy_offset) for block in reader.blocks(log_range, holes)]
     assert (sum(sizes), len(holes), len(sizes) < 5) == (500, 500, True)
+
+
+def test_more_damage_than_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last damage that is told says so, in each reader of the log; all records are read."""
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 16) as writer:
+        for k in range(60):
+            writer.append(Message("T", body=b"%04d" % k))
+    for put in writer.puts[1:41:2]:
+        write_at(tmp_path / "store", put.offset + 4, b"\0\0\0\0")
+    for limit, listed in ((20, 20), (4, 5)):
+        monkeypatch.setattr(range_notes, "HOLES_MAX", limit)
+        rows, holes, _ = read(tmp_path / "store" / "commitlog", 1 << 20)
+        says = f"more than {limit} damaged places: no more of them are told"
+        assert (len(rows), len(holes), holes[-1].reason.endswith(says)) == (40, listed, limit == 4)
+        damage = [row["damage"] for batch in rr.messages(tmp_path / "store") for row in batch.to_pylist() if row["damage"]]
+        assert damage == [hole.reason for hole in holes]
+        assert main(["export", str(tmp_path / "store"), "--format", "jsonl", "--to", str(tmp_path / f"{limit}.jsonl")]) == 3
+        assert (says in capsys.readouterr().err) == (limit == 4)
