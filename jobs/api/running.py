@@ -13,7 +13,6 @@ from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, local_
 from rocketmq_reindex.jobs.api.running_here import Ended
 from rocketmq_reindex.jobs.command.results import PLACE, UNPUBLISHED, Interrupts, Result, outcome
 from rocketmq_reindex.jobs.store.folders import check_apart
-from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,15 +71,14 @@ class _Command(abc.ABC, Generic[R, S]):
 def watched_run(settings: StoreSettings, apart: Iterable[str], out: str | None = None, *, figures: bool = True) -> WatchedRun:
     """Return what is said of a run while it goes on. ``figures``: it has some for a file of metrics.
 
-    Raises InputError for a file of metrics in a folder of ``apart``, and for one that holds something else.
+    Raises InputError for a file of metrics in a folder of ``apart``, that holds something else, or that cannot be written.
     """
-    from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_replaceable
+    from rocketmq_reindex.jobs.publishing.layout import check_writable
     from rocketmq_reindex.jobs.watching.watch import WatchedRun
 
     if settings.metrics:
         check_apart("--metrics", settings.metrics, apart)
-        check_no_store_around(f"--metrics {escape(settings.metrics)}", settings.metrics, "file")
-        check_replaceable("--metrics", settings.metrics, b"rmq_reindex_", "figures of a run")
+        check_writable("--metrics", settings.metrics, b"rmq_reindex_", "figures of a run")
     store = settings.store_name or settings.store or ",".join(settings.commitlogs)
     return WatchedRun(store, out, settings.metrics if figures else "", settings.progress, settings.engine, settings.master)
 

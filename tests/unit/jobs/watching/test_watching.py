@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from rocketmq_reindex.jobs.watching.logs import JsonLines, JsonLog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.jobs.watching.watch import Watch, WatchedRun
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools import spoil
 from tests.tools.compare import SMALL, project_settings
 from tests.tools.faulty_processes import wait_until
@@ -56,13 +57,14 @@ def samples(path: Path) -> dict[tuple[str, str], float]:
     }
 
 
-def watched(settings: BuildSettings, *words: str) -> BuildResult:
-    """A build in this process, watched as the command line has it watched."""
+def watched(settings: BuildSettings, *words: str, meanwhile: Callable[[], None] = lambda: None) -> BuildResult:
+    """A build in this process, watched as the command line has it watched. ``meanwhile`` is what another process does."""
     watch = Watch("build", json_log=wants_json_log(words))
     watch.start(watched_run(settings, (*settings.inputs, settings.out), settings.out))
     with watch.reporter() as reporter:
         job = make_build(settings, reporter, single(InlineEngine()))
         job.run()
+    meanwhile()
     watch.end(job.result, lines=True, published=job.published)
     return job.result
 
@@ -198,19 +200,18 @@ def test_the_last_success_outlives_a_failure(tmp_path: Path, capsys: pytest.Capt
     assert "none" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["no/such/folder/m.prom", "folder"])
-def test_figures_that_cannot_be_written_are_a_warning(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = tmp_path / "store"
+def test_figures_that_can_no_longer_be_written_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder was there when the run began."""
+    store, path = tmp_path / "store", tmp_path / "folder" / "m.prom"
     random_log(store / "commitlog", 13, records=20)
-    (tmp_path / "folder").mkdir()
-    path = tmp_path / name
+    path.parent.mkdir()
     settings = BuildSettings(str(store), str(tmp_path / "out"), metrics=str(path), **project_settings({**SMALL}))
-    summary = watched(settings)
+    summary = watched(settings, meanwhile=path.parent.rmdir)
     assert (summary.exit, summary.error) == (0, None)
     assert (tmp_path / "out" / "reindex.json").exists()
     assert summary.warnings[-1].startswith(f"--metrics {path}: not written: ")
     assert capsys.readouterr().err.splitlines()[-1] == f"warning: {summary.warnings[-1]}"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "out", "store"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "store"]
 
 
 @pytest.mark.parametrize("inside", ["store/m.prom", "store/commitlog/m.prom", "out/m.prom"])
@@ -258,7 +259,7 @@ def test_the_environment_stands_for_options(monkeypatch: pytest.MonkeyPatch, cap
     settings = parse_settings(["/s", "--out", "/o", "--metrics", "/n.prom"])
     assert (settings.log_format, settings.metrics, settings.progress, settings.store_name) == ("json", "/n.prom", "lines", "")
     assert main(["build", "/none", "--out", "/o", "--log-format", "text", "--metrics", "/no/m"]) == 1
-    assert capsys.readouterr().err.splitlines()[0].startswith("warning: --metrics /no/m: not written")
+    assert capsys.readouterr().err == "error: --metrics /no/m: /no is not a folder: make it first\n"
     monkeypatch.setenv("RMQ_REINDEX_PROGRESS", "loud")
     with pytest.raises(UsageError, match="RMQ_REINDEX_PROGRESS 'loud': take lines or json"):
         parse_settings(["/s", "--out", "/o"])
@@ -333,16 +334,20 @@ def test_what_nobody_asks_for_is_not_imported() -> None:
     assert found.stdout == "1 []\n"
 
 
-def test_metrics_take_the_place_of_files_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A device or a pipe would be gone by the rename, /dev/null of a machine whose root runs this for one."""
+def test_metrics_take_the_place_of_files_alone(tmp_path: Path) -> None:
+    """A device or a pipe would be gone by the rename, /dev/null of a machine whose root runs this for one. No work is done."""
     random_log(tmp_path / "store" / "commitlog", 1)
-    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    pipe, folder, absent = tmp_path / "pipe", tmp_path / "folder", tmp_path / "absent"
     os.mkfifo(pipe)
     folder.mkdir()
-    for number, place in enumerate((pipe, folder, tmp_path / "absent" / "x.prom")):
-        summary = watched(BuildSettings(str(tmp_path / "store"), str(tmp_path / f"out{number}"), metrics=str(place)))
-        assert summary.exit == 0
-        assert f"warning: --metrics {place}: not written: " in capsys.readouterr().err
+    whys = {
+        pipe: "is no regular file: name another", folder: "is a folder: name a file",
+        absent / "x.prom": f"{absent} is not a folder: make it first",
+    }  # fmt: skip
+    for place, why in whys.items():
+        with pytest.raises(InputError) as raised:
+            watched(BuildSettings(str(tmp_path / "store"), str(tmp_path / "out"), metrics=str(place)))
+        assert str(raised.value) == f"--metrics {place}: {why}"
     assert pipe.is_fifo()
     assert list(folder.iterdir()) == []
-    assert {path.name for path in tmp_path.iterdir()} == {"store", "pipe", "folder", "out0", "out1", "out2"}
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "pipe", "folder"}
