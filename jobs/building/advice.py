@@ -85,10 +85,10 @@ def opening(name: str, settings: StoreSettings, out: str = DIR) -> list[str]:
 def fetching(settings: StoreSettings, out: str, *, partial: bool = False) -> list[str]:
     """Return the words of the fetch that puts the build ``out`` in place; ``partial``: it leaves something out.
 
-    No fetch writes into a bucket: there the store is one on the disk of a broker.
+    A store behind a URI is a copy: no broker starts on it, and a fetch goes into the broker's own (STORE).
     """
-    place = [STORE] if files.is_remote(settings.store) else [settings.store, *_commitlogs(settings)]
-    words = ["rmq-reindex", "fetch", out, "--to", *place]
+    to = [STORE] if files.is_remote(settings.store) else [settings.store, *_commitlogs(settings)]
+    words = ["rmq-reindex", "fetch", out, "--to", *to]
     return [*words, "--partial"] if partial else words
 
 

@@ -343,8 +343,7 @@ class StoreLook:
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
     def _verify(self, no_problem: str) -> dict[str, Any]:
-        """Return the verify, where no preflight helps: a start does not compare queues in RocksDB with the log, and takes no
-        bucket."""
+        """Return the verify of a store with queues in RocksDB, which a start would not compare, or behind a URI."""
         why = f"{no_problem}this compares the queues, the index and the checkpoint with the log"
         return {"why": why, "commands": [showing.shell(advice.opening("verify", self._settings, ""))]}
 
@@ -372,14 +371,14 @@ class StoreLook:
         return ["rmq-reindex", "fetch", self._store, "--to", advice.STORE, *partial]
 
     def _build(self, why: str, sizes: frozenset[str], more: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the build with ``more`` options, of all parts or of those that they name, and the fetch that puts it in
-        place."""
+        """Return the build with ``more`` options, of all parts or those that they name, and the fetch of it."""
         settings, out = self._settings, advice.place_beside(self._store, ".rebuilt")
         hidden_options, note = self._not_shown(sizes)
         partial = "--only" in more
         chosen_options = [*more] if partial else [*advice.options(settings), *more]
         build = [*advice.opening("build", settings, out), *chosen_options, *hidden_options]
         fetch = advice.fetching(settings, out, partial=partial)
+        note += f"; {advice.STORE} is the broker's own store, on its disk" if files.is_remote(settings.store) else ""
         return {"why": f"{why}{note}", "commands": [showing.shell(build), showing.shell(fetch)]}
 
     def _not_shown(self, sizes: frozenset[str]) -> tuple[list[str], str]:

@@ -18,6 +18,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
+from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.commands import fetch, query
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.inspecting.options import inspect
@@ -143,6 +144,29 @@ def test_info_tells_the_same_of_a_store_in_a_bucket(store: str, s3_place: str, t
         }
         assert bool(there["problems"]) == (not parts)
         assert all("s3:" in command for command in there["next"]["commands"])
+
+
+def test_what_info_advises_of_a_store_in_a_bucket_leads_to_the_end(store: str, s3_place: str, tmp_path: Path) -> None:
+    """The bare log is built, and put into the broker's own store; what is whole is compared: no broker starts on it there."""
+    own, conf = tmp_path / "store", tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeConsumeQueue=400\nmaxHashSlotNum=50\nmaxIndexNum=60\n")
+
+    def follow(place: str) -> list[str]:
+        """Run the commands that are advised, and return their names."""
+        advised = rr.info(place).next
+        names = []
+        for command in advised["commands"]:
+            _, name, *words = shlex.split(command)
+            stands_for = {"BROKER_CONF": str(conf), "STORE": str(own), "VERSION": "5.5"}
+            assert all(word in advised["why"] for word in words if word in stands_for)
+            local = ["--engine", "local"] if name != "fetch" else []
+            assert main([name, *(stands_for.get(word, word) for word in words), *local]) == 0
+            names.append(name)
+        return names
+
+    assert follow(store) == ["build", "fetch"]
+    upload(own, files.join(s3_place, "whole"), files.join(s3_place, "aside"))
+    assert follow(files.join(s3_place, "whole")) == ["verify"]
 
 
 REFUSED = (
