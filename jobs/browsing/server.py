@@ -123,7 +123,7 @@ def check_installed(*packages: str) -> None:
         for package in packages:
             importlib.import_module(package)
     except ImportError as error:
-        raise InputError(f"{_MISSING}, and {error.name} is not here: {_INSTALL}") from None
+        raise InputError(f"{_MISSING}, and {error.name} is not installed: {_INSTALL}") from None
 
 
 def _listen(port: int) -> socket.socket:

@@ -78,7 +78,7 @@ def make_page(source: str, store: str | None = None, summary: str | None = None,
     try:
         from rocketmq_reindex.jobs.reporting import plots  # noqa: F401  is matplotlib there?
     except ImportError as error:
-        raise InputError(f"report draws with matplotlib, which is not here ({error.name}): pip install matplotlib") from None
+        raise InputError(f"report draws with matplotlib, and {error.name} is not installed: pip install matplotlib") from None
     from rocketmq_reindex.jobs.reporting.page import Times, look_into, message_times, render, segments_of
 
     check_laid_out(source)

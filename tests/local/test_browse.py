@@ -105,7 +105,8 @@ def test_without_the_extra(golden_store: Stores, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["browse", str(golden_store("basic-5.3").path), "--port", "0"]) == 1
     told = (
-        "pages are served with starlette, jinja2 and uvicorn, and uvicorn is not here: pip install 'rocketmq-reindex[browse]'"
+        "pages are served with starlette, jinja2 and uvicorn, "
+        "and uvicorn is not installed: pip install 'rocketmq-reindex[browse]'"
     )
     assert capsys.readouterr() == ("", f"error: {told}\n")
 
@@ -180,7 +181,7 @@ def test_a_site(
     assert capsys.readouterr().err == f"error: {site}: is not empty: name another folder\n"
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert main(["browse", store, "--export-site", f"{site}-2"]) == 1
-    assert "jinja2 is not here: pip install 'rocketmq-reindex[browse]'" in capsys.readouterr().err
+    assert "jinja2 is not installed: pip install 'rocketmq-reindex[browse]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])

@@ -63,7 +63,7 @@ def test_without_matplotlib_it_is_said_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.delitem(sys.modules, "rocketmq_reindex.jobs.reporting.plots", raising=False)
     monkeypatch.delattr("rocketmq_reindex.jobs.reporting.plots", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"matplotlib, which is not here \(matplotlib\): pip install matplotlib"):
+    with pytest.raises(InputError, match=r"matplotlib, and matplotlib is not installed: pip install matplotlib"):
         make_page(str(tmp_path))
 
 
