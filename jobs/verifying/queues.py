@@ -139,15 +139,23 @@ class QueueComparison:
             settings.beside.lite,
         )  # fmt: skip
         counts: Counter[str] = Counter()
+        lacks_until, has_from = -1, layouts.INT64_MAX
         for result in BothKindsResult.read(scan.engine.numbers(compare, tasks)):
             findings.tally.merge(result.tally)
             counts.update(compared=result.compared, files=result.files_alone)
+            lacks_until, has_from = max(lacks_until, result.lacks_until), min(has_from, result.has_from)
         text = f"RocksDB: {counted(counts['compared'], 'queue')} compared with the files"
         begun = "in files alone: a broker with rocksdbCQDoubleWriteEnable puts units of the newest segments there as it starts"
         as_set = begun if settings.beside.new else "in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
         text += f"; {counted(counts['files'], 'queue')} {as_set}" if counts["files"] else ""
         text += f"; {counted(alone, 'queue')} in RocksDB alone, compared with the log" if alone else ""
         findings.notes.append(text)
+        if 0 <= lacks_until < has_from < layouts.INT64_MAX:
+            findings.notes.append(
+                f"RocksDB has all units of records from phy_offset {has_from} on, and none before, as a broker leaves it that "
+                "started on files with rocksdbCQDoubleWriteEnable: with combineCQPreferCQType=default it reads the files, and "
+                "nothing is lost; with defaultRocksDB consumers would miss what is before"
+            )
 
     def _list(self, kind: str, file_size: int, batch: bool, findings: PartFindings, *, rows: bool = True) -> None:
         scan, settings = self.scan, self.settings

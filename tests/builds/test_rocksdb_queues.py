@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import itertools
 import json
 import os
 import shutil
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -447,6 +449,24 @@ def test_a_database_without_a_queue(both: Path) -> None:
         "4 queues in files alone: a broker with rocksdbCQDoubleWriteEnable puts units of the newest segments there as it starts"
     )
     assert told[1:] == [f"RocksDB: 0 queues compared with the files; {puts}"]
+
+
+def test_the_newest_part_alone(both: Path) -> None:
+    """As a broker leaves a database that it began beside files (tests/oracle): which of the two it reads, no file says."""
+    there = list[tuple[int, bytes]]()
+    for topic, number in QUEUES:
+        paths = sorted((both / "consumequeue" / topic.decode() / str(number)).iterdir())
+        units = struct.iter_unpack(">qiq", b"".join(path.read_bytes() for path in paths))
+        named = (unit(QueueName(topic, number), offset) for offset in itertools.count())
+        there += [(phy_offset, key) for (phy_offset, size, _), key in zip(units, named, strict=False) if size]
+    old, new = sorted(there)[:40], sorted(there)[40:]
+    changed(both, {key: None for _, key in old})
+    summary = local_verify(both)
+    assert (summary.exit, kinds(summary)) == (4, {"rocksdb-unit-missing": 40})
+    told = [note for note in summary.notes if "combineCQPreferCQType=default it reads the files" in note]
+    assert [f"from phy_offset {new[0][0]} on" in note for note in told] == [True]
+    changed(both, {new[5][1]: None})
+    assert not any("combineCQPreferCQType" in note for note in local_verify(both).notes)
 
 
 def test_ends_that_are_lost(both: Path) -> None:

@@ -269,6 +269,9 @@ def test_a_database_without_a_queue_gets_units_of_the_newest_segments(version: s
     begin = min(at[key] for key in there) // SEGMENT * SEGMENT
     assert begin > 0
     assert there == {key for key, place in at.items() if place >= begin}
+    told = local_verify(store, **SIZES)
+    assert kinds(told) == {"rocksdb-unit-missing": len(at) - len(there)}
+    assert any("with combineCQPreferCQType=default it reads the files, and nothing is lost" in note for note in told.notes)
 
 
 def mixed_log(store: Path) -> None:

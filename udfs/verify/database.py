@@ -267,6 +267,10 @@ class BothKindsResult(handover.TaskResult):
     """queues in both"""
     files_alone: int = 0
     """queues of which RocksDB has nothing, and that were not compared"""
+    lacks_until: int = -1
+    """the last phy_offset of a unit that RocksDB lacks; -1 where it lacks none"""
+    has_from: int = layouts.INT64_MAX
+    """the first phy_offset of a unit that both have"""
 
 
 @dataclass(frozen=True)
@@ -306,24 +310,28 @@ class CompareBothKinds:
                 continue
             result.compared += 1
             held = QueueFiles(self.folder, layouts.QUEUES, (topic, number), table, self.file_size)
-            self._queue(held, RowOfDatabaseQueue(database, (topic, number)), result.tally)
+            self._queue(held, RowOfDatabaseQueue(database, (topic, number)), result)
 
-    def _queue(self, held: QueueFiles, other: RowOfDatabaseQueue, tally: Tally) -> None:
+    def _queue(self, held: QueueFiles, other: RowOfDatabaseQueue, result: BothKindsResult) -> None:
         position, end = 0, max(held.end, other.end)
         # Files are long, and mostly zeros.
         while (position := min(_data_from(held, position, end), _data_from(other, position, end))) < end:
             count = min(_CHUNK, end - position)
-            self._stretch(held, other, position, count, tally)
+            self._stretch(held, other, position, count, result)
             position += count
-        other.check_end(tally, self._log_start)
+        other.check_end(result.tally, self._log_start)
 
-    def _stretch(self, held: QueueFiles, other: RowOfDatabaseQueue, position: int, count: int, tally: Tally) -> None:
+    def _stretch(
+        self, held: QueueFiles, other: RowOfDatabaseQueue, position: int, count: int, result: BothKindsResult
+    ) -> None:  # fmt: skip
         in_files, in_database = held.read(position, count), other.read(position, count)
         has_files, has_database = self._has_unit(in_files), self._has_unit(in_database)
         if self.lite is not None:
             alone = np.flatnonzero(has_files & ~has_database)
             heads = RecordHeads(self.segments).of_all(in_files[0, alone].tolist())
             has_files[alone] = [record is None or record.topic in self.lite for record in heads]
+        result.lacks_until = int(in_files[0].max(where=has_files & ~has_database, initial=result.lacks_until))
+        result.has_from = int(in_files[0].min(where=has_files & has_database, initial=result.has_from))
         for kind, wrong in (
             ("rocksdb-unit-missing", has_files & ~has_database),
             ("rocksdb-unit-extra", has_database & ~has_files),
@@ -333,7 +341,7 @@ class CompareBothKinds:
                 at = int(np.argmax(wrong))
                 texts = (_text(units[:, at], has[at]) for units, has in ((in_files, has_files), (in_database, has_database)))
                 text = f"queue offset {position + at}: {next(texts)} in its files, {next(texts)} in RocksDB"
-                tally.add(kind, int(np.count_nonzero(wrong)), other.shown, position + at, text)
+                result.tally.add(kind, int(np.count_nonzero(wrong)), other.shown, position + at, text)
 
     def _has_unit(self, units: Int64s) -> Mask:
         has: Mask = ~(is_empty(units) | is_pre_blank(units)) & (units[0] >= self._log_start)
