@@ -8,6 +8,7 @@ its like: tables of format 5, and no kind of checksum or compression that is new
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -48,6 +49,17 @@ def library() -> ModuleType:
 
 # ---------------------------------------------------------------------------------------------------------------------- reading
 
+_OF_SYSTEM: Final = tuple(map(os.strerror, (errno.EACCES, errno.EMFILE, errno.ENFILE, errno.ENOMEM)))
+"""what RocksDB says where the system let it open no file: the files may be sound"""
+
+
+def is_broken(cause: BaseException | None) -> bool:
+    """Return whether the cause of an error is what RocksDB says of its files: then they are to be made again.
+
+    Where the library is lacking, RocksDB has said nothing; of what the system refused, as to who may not read a file, neither.
+    """
+    return cause is not None and not isinstance(cause, OSError) and not any(text in str(cause) for text in _OF_SYSTEM)
+
 
 def _database_files(folder: str) -> list[str]:
     return layouts.rocksdb_files(entry.name for entry in listing(folder) if entry.kind == FILE)
@@ -59,9 +71,12 @@ class Database:
     A broker that runs may go on: what is read is the database of the moment of opening, without what the broker has in memory.
     """
 
-    def __init__(self, folder: str) -> None:
-        """Open the database of ``folder``. Raises InputError where it is none, is broken, or is on another machine."""
-        self.shown = escape(folder)
+    def __init__(self, folder: str, advice: str = "") -> None:
+        """Open the database of ``folder``. Raises InputError where it is none, is broken, or is on another machine.
+
+        ``advice`` is the end of errors about what is broken.
+        """
+        self.shown, self._advice = escape(folder), advice
         if is_remote(folder):
             raise InputError(f"{self.shown}: a RocksDB database is read from a local folder alone: copy the folder first")
         try:
@@ -122,8 +137,8 @@ class Database:
             raise
         except Exception as error:
             # It opened links, in a folder that is gone: the files have the same names in the database's own.
-            text = _LINKED.sub("", str(error))
-            raise InputError(f"{self.shown}: RocksDB cannot read it: {escape(text, 300)}") from error
+            text, advice = _LINKED.sub("", str(error)), self._advice if is_broken(error) else ""
+            raise InputError(f"{self.shown}: RocksDB cannot read it: {escape(text, 300)}{advice}") from error
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -166,9 +181,8 @@ class Database:
                 cursor.next()
             cursor.status()
             if cursor.valid():
-                raise InputError(
-                    f"{self.shown}: RocksDB cannot read it: pairs end before key {escape(repr(cursor.key()), 100)}"
-                )
+                text = f"pairs end before key {escape(repr(cursor.key()), 100)}"
+                raise InputError(f"{self.shown}: RocksDB cannot read it: {text}{self._advice}")
 
     def first(self, family: str, low: bytes, high: bytes) -> tuple[bytes, bytes] | None:
         """Return the first pair of keys in [low, high); None for none. Raises InputError where it cannot be read."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.files.rocksdb import Database
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.files.rocksdb import Database, is_broken
 from rocketmq_reindex.storage_format.queue import rocksdb
 from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, ROCKSDB_UNIT, UNITS, QueueEnd, QueueName
 
@@ -21,17 +18,8 @@ BATCH: int = 1 << 16
 _FEW: Final = 1 << 12
 """units of a queue without the rest of the file behind them, which is another queue's"""
 
-_OF_SYSTEM: Final = tuple(map(os.strerror, (errno.EACCES, errno.EMFILE, errno.ENFILE, errno.ENOMEM)))
-"""what RocksDB says where the system let it open no file: the files may be sound"""
-
-
-def is_broken(error: InputError) -> bool:
-    """Return whether a database could not be opened for what RocksDB says of its files: then they are to be built again.
-
-    Where the library is lacking, RocksDB has said nothing; of what the system refused, as to who may not read a file, neither.
-    """
-    cause = error.__cause__
-    return cause is not None and not isinstance(cause, OSError) and not any(text in str(cause) for text in _OF_SYSTEM)
+BUILD_AGAIN: Final = "; rmq-reindex info STORE says how to build it again"
+"""what is advised where RocksDB cannot read a file"""
 
 
 class QueueDatabase:
@@ -39,7 +27,7 @@ class QueueDatabase:
 
     def __init__(self, folder: str) -> None:
         """Open the database of ``folder``. Raises InputError where it cannot be read, or holds no queues."""
-        self._database = Database(folder)
+        self._database = Database(folder, BUILD_AGAIN)
         self.folder, self.shown = folder, self._database.shown
         try:
             self._database.check_families(UNITS, OFFSETS)
@@ -163,4 +151,4 @@ class QueueDatabase:
         self._database.close()
 
 
-__all__ = ["BATCH", "ROCKSDB_UNIT", "QueueDatabase", "QueueEnd", "QueueName"]
+__all__ = ["BATCH", "BUILD_AGAIN", "ROCKSDB_UNIT", "QueueDatabase", "QueueEnd", "QueueName", "is_broken"]

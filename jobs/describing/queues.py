@@ -145,7 +145,25 @@ class QueueContents:
 def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) -> QueueContents:
     """Return what the queues tell; each costs a few reads at its ends."""
     with contextlib.closing(StoreQueues(store, notes)) as all_queues:
-        return _describe(all_queues, log, notes)
+        try:
+            return _describe(all_queues, log, notes)
+        except errors.InputError as error:
+            # It brings numpy.
+            from rocketmq_reindex.udfs.queue_database import BUILD_AGAIN
+
+            broken = str(error)
+            if not broken.endswith(BUILD_AGAIN):
+                raise
+    # RocksDB has opened its files, and met a broken block in one.
+    broken = broken.removesuffix(BUILD_AGAIN)
+    with contextlib.closing(StoreQueues(store, notes, database=False)) as in_files:
+        found = _describe(in_files, log, notes)
+    found.broken = True
+    if found.looked_into:
+        notes.add("queues in RocksDB", f"{broken}: the ConsumeQueue files beside it are read", lost=False)
+    else:
+        found.unread = broken
+    return found
 
 
 def _describe(all_queues: StoreQueues, log: contents.StoreLog, notes: folders.Notes) -> QueueContents:

@@ -311,16 +311,17 @@ class StoreQueues:
         if found is None:
             return
         # It brings numpy.
-        from rocketmq_reindex.udfs.queue_database import QueueDatabase, is_broken
+        from rocketmq_reindex.udfs.queue_database import BUILD_AGAIN, QueueDatabase, is_broken
 
         try:
             self._database = QueueDatabase(found.folder)
         except errors.InputError as error:
-            self.broken = is_broken(error)
+            self.broken = is_broken(error.__cause__)
+            text = str(error).removesuffix(BUILD_AGAIN)
             if found.beside:
-                notes.add("queues in RocksDB", f"{error}: the ConsumeQueue files beside it are read", lost=False)
+                notes.add("queues in RocksDB", f"{text}: the ConsumeQueue files beside it are read", lost=False)
             else:
-                self.unread = str(error)
+                self.unread = text
 
     def topics(self) -> list[str]:
         """Return the names of all topics that have a queue."""

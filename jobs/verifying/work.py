@@ -31,7 +31,7 @@ from rocketmq_reindex.storage_format.queue.units import UNIT, Unit
 from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, lite_parent
-from rocketmq_reindex.udfs.queue_database import QueueDatabase, is_broken
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.scan.extended import FILTERS
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.database import QueuesInFiles
@@ -122,19 +122,10 @@ def of_database(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         note += ": RocksDB has no queue yet" if beside.new else ", and RocksDB with them"
         note += ", or with the log where a queue has no file" if beside.alone else ""
         return dataclasses.replace(settings, database_beside=found.folder, beside=beside), [note]
-    with contextlib.closing(_opened(found.folder)) as database:
+    with contextlib.closing(QueueDatabase(found.folder)) as database:
         dispatched = database.dispatched()
     told = "does not say how far" if dispatched is None else f"says that the log is dispatched up to {dispatched}"
     return dataclasses.replace(settings, database=found.folder), [f"{found}: it is compared, and {told}"]
-
-
-def _opened(folder: str) -> QueueDatabase:
-    try:
-        return QueueDatabase(folder)
-    except InputError as error:
-        if not is_broken(error):
-            raise
-        raise InputError(f"{error}; rmq-reindex info STORE says how to build it again") from error
 
 
 def _beside_files(store: str, folder: str) -> BesideFiles:
@@ -146,7 +137,7 @@ def _beside_files(store: str, folder: str) -> BesideFiles:
     # CombineConsumeQueueStore.shouldDoubleWriteForTopic: a lite topic's own queues are there, too.
     lite = {topic.encode("utf-8", "surrogateescape") for topic in lite_topics(store)}
     plain, light_there = set[bytes](), False
-    with contextlib.closing(_opened(folder)) as database:
+    with contextlib.closing(QueueDatabase(folder)) as database:
         for topic in database.topics():
             if topic.startswith(light):
                 light_there = True

@@ -14,7 +14,7 @@ import os
 import shutil
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +167,44 @@ def test_a_broken_database(spoil: tuple[str, bytes], alone: Path, capsys: pytest
         read_rows(ConsumeQueueSource, alone)
 
 
+def without_current(folder: Path) -> str:
+    (folder / "CURRENT").unlink()
+    return "CURRENT"
+
+
+def broken_units(folder: Path) -> str:
+    return broken_block(folder / "000011.sst")
+
+
+def broken_ends(folder: Path) -> str:
+    return broken_block(folder / "000010.sst")
+
+
+def broken_block(table: Path) -> str:
+    """Bytes in the first block of a table, which RocksDB reads when it is asked for pairs. Return the file's name."""
+    raw = bytearray(table.read_bytes())
+    raw[100:140] = bytes(40)
+    table.write_bytes(raw)
+    return table.name
+
+
+@pytest.mark.parametrize("spoil", [without_current, broken_units, broken_ends])
 @pytest.mark.parametrize("kind", ["both", "rocksdb"])
-def test_what_info_advises_of_a_broken_database(kind: str, both: Path) -> None:
-    """Its advice leads to a sound store, and so does verify's, which names info."""
+def test_what_info_advises_of_a_broken_database(kind: str, spoil: Callable[[Path], str], both: Path) -> None:
+    """Its advice leads to a sound store, and so does verify's and preflight's, which name info, and the file that is broken."""
     if kind == "rocksdb":
         without_files(both)
-    (both / "consumequeue" / "CURRENT").unlink()
-    assert "; rmq-reindex info STORE says how to build it again" in str(local_verify(both).error)
+    name = spoil(both / "consumequeue")
+    conf = both.parent / "broker.conf"
+    conf.write_text("storeType=defaultRocksDB\n")
+    with pytest.raises(InputError, match="RocksDB cannot read it") as raised:
+        rr.preflight(both, broker_conf=conf)
+    told = [str(local_verify(both).error), str(raised.value)]
     look = rr.info(str(both))
+    (problem,) = (text for text in look.problems if "RocksDB cannot read it" in text)
+    advised = [text.endswith("; rmq-reindex info STORE says how to build it again") for text in (*told, problem)]
+    assert advised == [True, True, False]
+    assert all(name in text for text in (*told, problem))
     building, fetching = look.next["commands"]
     assert f"--consumequeue-type {kind}" in building
     assert local_build(both, Path(f"{both}.rebuilt"), consumequeue_type=kind).exit == 0
@@ -199,10 +229,7 @@ def test_a_database_that_may_not_be_read_is_not_built_again(both: Path, monkeypa
 @pytest.mark.parametrize("name", ["000010.sst", "000011.sst"])
 def test_a_broken_block(name: str, alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Units behind it are not taken for missing, nor is their message: RocksDB's own loops end there without a word."""
-    table = alone / "consumequeue" / name
-    raw = bytearray(table.read_bytes())
-    raw[100:140] = bytes(40)
-    table.write_bytes(raw)
+    broken_block(alone / "consumequeue" / name)
     with Database(str(alone / "consumequeue")) as database:
         family = "default" if name == "000011.sst" else "offset"
         with pytest.raises(InputError, match=r"RocksDB cannot read it: Corruption: block checksum mismatch"):
