@@ -343,7 +343,7 @@ class StoreLook:
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
     def _verify(self, no_problem: str) -> dict[str, Any]:
-        """Return the verify of a store with queues in RocksDB, which a start would not compare, or behind a URI."""
+        """Return the verify, for queues in RocksDB, which no start compares with the log, and for a store in a bucket."""
         why = f"{no_problem}this compares the queues, the index and the checkpoint with the log"
         return {"why": why, "commands": [showing.shell(advice.opening("verify", self._settings, ""))]}
 

@@ -217,12 +217,9 @@ class _Parser:
         if match is None:
             raise SelectorError(f"no expression goes on with {self._text[self._at : self._at + 20].strip()!r}")
         self._at, self._kind, self._word = match.end(), match.lastgroup or "end", match[match.lastgroup or "end"]
+        self._where = f"before {self._word!r}" if self._word else "at the end"
         if self._kind == "name" and self._word.upper() in _WORDS:
             self._kind, self._word = "word", self._word.upper()
-
-    @staticmethod
-    def _place(word: str) -> str:
-        return f"before {word!r}" if word else "at the end"
 
     def _takes(self, *words: str) -> str:
         """Take the next token if it is one of some words or signs; return which, or nothing."""
@@ -233,11 +230,11 @@ class _Parser:
 
     def _need(self, word: str) -> None:
         if not self._takes(word):
-            raise SelectorError(f"{word} is missing {self._place(self._word)}")
+            raise SelectorError(f"{word} is missing {self._where}")
 
     def _string(self) -> str:
         if self._kind != "text":
-            raise SelectorError(f"a text in quotes is missing {self._place(self._word)}")
+            raise SelectorError(f"a text in quotes is missing {self._where}")
         text = self._word[1:-1].replace("''", "'")
         self._next()
         return text
@@ -297,7 +294,7 @@ class _Parser:
             word = self._takes("BETWEEN", "IN", *_TESTS)
             if not word:
                 if negative:
-                    raise SelectorError(f"BETWEEN, IN or the like is missing {self._place(self._word)}")
+                    raise SelectorError(f"BETWEEN, IN or the like is missing {self._where}")
                 return left
             left = self._with_word(left, word, negative)
 
@@ -342,8 +339,7 @@ class _Parser:
         return _boolean(evaluate, left)
 
     def _unary(self) -> _Node:
-        sign = self._takes("+", "-", "NOT")
-        if not sign:
+        if not (sign := self._takes("+", "-", "NOT")):
             return self._primary()
         node = self._unary()
         return node if sign == "+" else _negated(node) if sign == "-" else _not(self._as_boolean(node))
@@ -359,7 +355,7 @@ class _Parser:
             return _constant(self._string())
         kind, word = self._kind, self._word
         if kind not in ("float", "integer", "name"):
-            raise SelectorError(f"a value is missing {self._place(word)}")
+            raise SelectorError(f"a value is missing {self._where}")
         self._next()
         if kind == "name":
             self.names.append(word)

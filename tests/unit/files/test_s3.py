@@ -67,7 +67,7 @@ def test_the_configuration_file_counts_as_well(config: Path, monkeypatch: pytest
 def test_a_bucket_whose_region_is_not_found_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of a request has the place beside its text: that comes in front, and no number of the system's."""
 
-    def no_answer(uri: object) -> None:
+    def no_answer(_: object) -> None:
         raise OSError(errno.EIO, "no address (NETWORK_CONNECTION, HeadBucket)", "s3://unheard")
 
     monkeypatch.setattr(systems, "open_s3", no_answer)
