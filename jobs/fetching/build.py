@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,7 +48,8 @@ class ReadLog:
     """The log that a build read.
 
     ``end`` is the offset behind its last record, -1 where an older manifest does not say it; ``samples`` lie before it.
-    ``chunks`` are stretches of 64 MiB that are not all zeros. ``kind`` is that of the digests.
+    ``chunks`` are stretches of 64 MiB that are not all zeros, ``mended`` those that a repair has changed. ``kind`` is that of
+    the digests.
     """
 
     segments: tuple[ReadSegment, ...]
@@ -60,6 +61,7 @@ class ReadLog:
     repaired: bool
     left_out: tuple[str, ...]
     """what the build was asked to leave out, in words; empty for a build of the whole log"""
+    mended: tuple[DigestedBytes, ...] = ()
 
     def stretches(self, there: Collection[int]) -> list[DigestedBytes]:
         """Return what a store must have that has segments which start at ``there``; empty where nothing is known.
@@ -74,7 +76,8 @@ class ReadLog:
             ]
 
         if samples := common(self.samples):
-            return samples
+            mended = common(self.mended)
+            return [*samples, *(mended[k] for k in store_signs.spread(len(mended) - 1, _ASKED) if mended)]
         chunks = [chunk for chunk in self.chunks if self.end < 0 or chunk.high <= self.end]
         if self.end < 0 and len(chunks) > 1 and common(tuple(chunks[:-1])):
             # A broker may have written on in the last one. Where it is all there is, it shows an unchanged log at least.
@@ -105,6 +108,7 @@ def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
         _number(manifest["counts"]["records"]),
         repaired,
         tuple(_left_out(manifest, max((segment.start + segment.size for segment in segments), default=0))),
+        tuple(_mended(manifest["repair"]["ranges"])) if repaired else (),
     )
 
 
@@ -132,6 +136,14 @@ def _sample(entry: Mapping[str, Any]) -> DigestedBytes:
     if not 0 < length <= CHUNK:
         raise ValueError(f"has a sample of {length} bytes")
     return DigestedBytes(low, low + length, _digest_of(entry["digest"]))
+
+
+def _mended(ranges: list[Mapping[str, Any]]) -> Iterator[DigestedBytes]:
+    """Yield what a repair has put in the place of damage. What is longer than a chunk is not compared."""
+    for entry in ranges:
+        low, length, digest = _number(entry["offset"]), _number(entry["length"]), entry["new"]
+        if digest and 0 < length <= CHUNK:
+            yield DigestedBytes(low, low + length, _digest_of(digest))
 
 
 def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[DigestedBytes]:

@@ -93,7 +93,7 @@ def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[Segmen
             f"{_ALL_THE_SAME}"
         )
     for stretch in stretches:
-        _check_stretch(stretch, segments, log)
+        _check_stretch(stretch, segments, log, build.folder)
     return []
 
 
@@ -130,8 +130,8 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
         raise InputError(f"{where}: ends at offset {end}, the log that was built at {needed}: was it cut?{_ADVICE}")
 
 
-def _check_stretch(stretch: DigestedBytes, segments: Sequence[SegmentFile], log: ReadLog) -> None:
-    """Raise InputError where the store's log has other bytes."""
+def _check_stretch(stretch: DigestedBytes, segments: Sequence[SegmentFile], log: ReadLog, folder: str) -> None:
+    """Raise InputError where the store's log has other bytes than that of the build in ``folder``."""
     segment = next((s for s in segments if s.start <= stretch.low < s.start + s.size), None)
     if segment is None or stretch.high > segment.start + segment.size:
         path = escape(segment.path if segment else segments[-1].path)
@@ -141,7 +141,7 @@ def _check_stretch(stretch: DigestedBytes, segments: Sequence[SegmentFile], log:
             return
     what = "the build is of another log, or this one was cut since"
     if log.repaired:
-        what = "the build is of a repair: put its commitlog in place first"
+        what = f"the build is of a repair: put the commitlog of {escape(folder)} in place first, and fetch then"
     raise InputError(
         f"{escape(segment.path)}: bytes {stretch.low} to {stretch.high - 1} of the log are not those that the build read: "
         f"{what}:{_ADVICE}"

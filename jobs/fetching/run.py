@@ -160,7 +160,7 @@ class Fetch:
                 result.swapped, result.finished_earlier = journal["parts"], journal["build"]
             build, record = fetching_build.find_build(self._build), fetching_record.Record.read(store)
             result.notes += record.notes
-            if layouts.COMMITLOG in build.own:
+            if layouts.COMMITLOG in build.own and given.other_log:
                 result.warnings.append(
                     f"commitlog: the build is of a repair; its log stays in {escape(build.folder)}: put it in place by hand"
                 )

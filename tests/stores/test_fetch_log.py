@@ -218,6 +218,23 @@ def test_a_repair_is_of_its_own_log(store: Path, tmp_path: Path) -> None:
     assert fetch([str(tmp_path / "mended"), "--to", str(store)]) == 0
 
 
+def test_a_repair_beside_the_damaged_log(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its units would lead into the damage, wherever that is: far from what shows that it is the same log."""
+    overwrite(store / "commitlog", MIB + MIB // 2, b"\1" * 3000)
+    damaged, mended = tree(store), tmp_path / "mended"
+    assert local_repair(store, mended, None, **SIZES).exit == 3
+    capsys.readouterr()
+    assert fetch([str(mended), "--to", str(store)]) == 1
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"error: {store}/commitlog/{MIB:020d}: bytes ")
+    assert f": put the commitlog of {mended} in place first, and fetch then:" in first
+    assert len(rest) == 2
+    assert {name: data for name, data in (tree(store) or {}).items() if name != "lock"} == damaged
+    shutil.copytree(mended / "commitlog", store / "commitlog", dirs_exist_ok=True)
+    assert fetch([str(mended), "--to", str(store)]) == 0
+    assert capsys.readouterr().err == ""
+
+
 # -- builds that leave something out
 
 
