@@ -174,17 +174,17 @@ class _RangeScan:
         return self._window.adds_up(self._at, int(self._record.rec[TOTAL]))
 
     def _search(self, gap: _Gap) -> Iterator[scan_settings.Block]:
-        """Look for the next good record, which ends the gap. Yield the block before it, where the window moves."""
+        """Look for the next good record, which ends the gap. Yield the block before it, where the window may move."""
         spec, window, before = self._spec, self._window, self._at
         limit = spec.high - window.base
         code, self._at = map(int, find_record(window.stretch, before, limit, self._search_crc, self._record))
         self._notes.nonzero(before, min(self._at, window.filled))
+        if self._state[w.MESSAGES] and (code == r.NOT_FOUND or code == r.MORE):
+            yield self._flush()
         if code == r.NOT_FOUND:
             self._notes.rest(spec.high)
             self._end_in(gap)
         elif code == r.MORE and self._adds_up:
-            if self._state[w.MESSAGES]:
-                yield self._flush()
             # A search sums its bytes up anew each time some are added: so half a chunk is added to what this record needs.
             # Where it wants a header alone, at the end of the range, no more is added than the range has left.
             half = self._settings.chunk // 2

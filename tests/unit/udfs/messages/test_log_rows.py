@@ -79,6 +79,22 @@ def test_damage_within_blocks(tmp_path: Path, seed: int) -> None:
             assert read(log, 1 << 20) == read(log, 700) == found
 
 
+def test_a_block_before_a_torn_end(tmp_path: Path) -> None:
+    """What the file has behind the bytes in memory is too short for a record: the block before it goes out, and is sound."""
+    with LogWriter(tmp_path / "commitlog", 1 << 12) as writer:
+        for k in range(4):
+            writer.append(Message("T", body=b"%04d" % k))
+    (path,) = (tmp_path / "commitlog").iterdir()
+    whole, last = path.read_bytes(), writer.puts[-1].offset
+    for rest in (6, 80, 94):
+        path.write_bytes(whole[: last + rest])
+        write_at(tmp_path, last + 4, b"\0\0")
+        found = read(path.parent, 1 << 20)
+        assert [row["commitLogOffset"] for row in found[0]] == [put.offset for put in writer.puts[:-1]]
+        # A chunk ends at each byte of it.
+        assert all(read(path.parent, chunk) == found for chunk in range(last, last + rest))
+
+
 def test_a_block_goes_on_behind_damage(tmp_path: Path) -> None:
     """Each block is made into rows by itself: one for each damage would take a millisecond."""
     with LogWriter(tmp_path / "commitlog", 1 << 20) as writer:
