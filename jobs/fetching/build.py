@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -138,12 +138,15 @@ def _sample(entry: Mapping[str, Any]) -> DigestedBytes:
     return DigestedBytes(low, low + length, _digest_of(entry["digest"]))
 
 
-def _mended(ranges: list[Mapping[str, Any]]) -> Iterator[DigestedBytes]:
-    """Yield what a repair has put in the place of damage. What is longer than a chunk is not compared."""
+def _mended(ranges: list[Mapping[str, Any]]) -> list[DigestedBytes]:
+    """Return what a repair has put in the place of damage: what is up to a chunk long, or the shortest where all are longer."""
+    stretches = list[DigestedBytes]()
     for entry in ranges:
         low, length, digest = _number(entry["offset"]), _number(entry["length"]), entry["new"]
-        if digest and 0 < length <= CHUNK:
-            yield DigestedBytes(low, low + length, _digest_of(digest))
+        if digest and length:
+            stretches.append(DigestedBytes(low, low + length, _digest_of(digest)))
+    by_length = sorted(stretches, key=lambda stretch: stretch.high - stretch.low)
+    return [stretch for stretch in stretches if stretch.high - stretch.low <= CHUNK] or by_length[:1]
 
 
 def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[DigestedBytes]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.commands import fetch
+from rocketmq_reindex.jobs.fetching import build as fetching_build
 from rocketmq_reindex.storage_format.digest import KIND
 from tests.fault.disk import tiny_store, tree
 from tests.golden.stores import GoldenStore, unpack
@@ -218,8 +219,12 @@ def test_a_repair_is_of_its_own_log(store: Path, tmp_path: Path) -> None:
     assert fetch([str(tmp_path / "mended"), "--to", str(store)]) == 0
 
 
-def test_a_repair_beside_the_damaged_log(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("chunk", [1 << 26, 1 << 13], ids=["within a chunk", "longer than a chunk"])
+def test_a_repair_beside_the_damaged_log(
+    chunk: int, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its units would lead into the damage, wherever that is: far from what shows that it is the same log."""
+    monkeypatch.setattr(fetching_build, "CHUNK", chunk)
     overwrite(store / "commitlog", MIB + MIB // 2, b"\1" * 3000)
     damaged, mended = tree(store), tmp_path / "mended"
     assert local_repair(store, mended, None, **SIZES).exit == 3
