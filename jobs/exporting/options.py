@@ -153,6 +153,8 @@ def export_settings(given: Mapping[str, Any], command: str = "export") -> Export
         raise refuse("--body none: a store has all bodies, as they are stored")
     if settings.resumable and (settings.count or settings.format == _STORE):
         raise refuse(f"--resumable does not go with {'--count' if settings.count else '--format store'}")
+    if command == "export" and settings.count and settings.to:
+        raise refuse(f"--to {escape(settings.to)}: nothing is written with --count: take one of them")
     if command == "export" and not settings.count and not settings.to:
         raise refuse("name a place for the export by --to, or give --count")
     ending = f".{settings.to.rpartition('.')[2].lower()}"

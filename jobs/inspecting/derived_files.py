@@ -57,7 +57,7 @@ def queue(path: str, first: int | None = None) -> Inspected:
     summary = {
         "bytes": len(data),
         "firstLogicalByte": start,
-        "slots": len(file.kind),
+        "places": len(file.kind),
         "preBlank": file.pre_blank,
         "units": file.units,
         "repeatedUnits": file.repeats,
@@ -140,7 +140,7 @@ def batch_queue(path: str, first: int | None = None) -> Inspected:
     summary = {
         "bytes": len(data),
         "firstLogicalByte": start,
-        "slots": slots,
+        "places": slots,
         "units": len(filled),
         "messages": sum(max(row["messages"], 0) for row in filled),
         "emptyAtTheEnd": slots - used,

@@ -19,6 +19,7 @@ from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair import differing, mend, replicas as repair_replicas
+from rocketmq_reindex.udfs.scan.segments import several
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------- room
@@ -108,7 +109,8 @@ def log_folder(place: str) -> str:
 def _list(place: str, size: int) -> list[Segment]:
     root = log_folder(place)
     if files.entry_of(root).kind != files.FOLDER:
-        raise errors.InputError(f"{escape(place)}: is no folder: --replica is a store, or a folder of segments")
+        meant = several(place, "--replica") or ": --replica is a store, or a folder of segments"
+        raise errors.InputError(f"{escape(place)}: is no folder{meant}")
     segments = []
     for entry in sorted(files.listing(root), key=lambda entry: entry.name):
         start = layouts.first_byte(entry.name)

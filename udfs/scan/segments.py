@@ -151,14 +151,14 @@ def lead_of(root: str, entries: Iterable[files.Entry]) -> int:
     return 0
 
 
-def several(root: str) -> str:
+def several(root: str, option: str = "--commitlog") -> str:
     """Return how to name several folders of segments, as the end of an error, where ``root`` is some with commas; "" otherwise.
 
-    In a broker.conf (``storePathCommitLog``) that is how a broker takes them.
+    In a broker.conf (``storePathCommitLog``) that is how a broker takes them. ``option`` takes one of them.
     """
     folder, comma, _ = root.partition(",")
     is_one = bool(comma) and files.entry_of(folder).kind == files.FOLDER
-    return ": name each folder by a --commitlog of its own" if is_one else ""
+    return f": name each folder by a {option} of its own" if is_one else ""
 
 
 def entries_of(roots: Iterable[str]) -> list[files.Entry]:

@@ -115,7 +115,7 @@ def test_a_queue_file(tmp_path: Path, say: Said) -> None:
     puts = make(tmp_path, [Message(topic="T", queue_offset=k) for k in range(5, 12)])
     path = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
     summary, rows = say(path, "--records")
-    assert (summary["slots"], summary["preBlank"], summary["units"], summary["emptyAtTheEnd"]) == (20, 5, 7, 8)
+    assert (summary["places"], summary["preBlank"], summary["units"], summary["emptyAtTheEnd"]) == (20, 5, 7, 8)
     assert (summary["first"]["offset"], summary["first"]["physicalOffset"]) == (5, 0)
     assert (summary["last"]["offset"], summary["last"]["physicalOffset"]) == (11, puts[-1].offset)
     assert [row["kind"] for row in rows] == ["pre-blank"] * 5 + ["unit"] * 7
@@ -130,7 +130,7 @@ def test_a_batch_queue_file(tmp_path: Path, say: Said) -> None:
     make(tmp_path, [batch(base, 5) for base in range(0, 30, 5)], **MADE)
     path = tmp_path / "batchconsumequeue" / "BatchA" / "0" / f"{0:020d}"
     summary, rows = say(path, "--records")
-    assert (summary["slots"], summary["units"], summary["messages"], summary["emptyAtTheEnd"]) == (10, 6, 30, 4)
+    assert (summary["places"], summary["units"], summary["messages"], summary["emptyAtTheEnd"]) == (10, 6, 30, 4)
     assert [row["baseOffset"] for row in rows] == [0, 5, 10, 15, 20, 25]
     assert summary["findings"] == []
     content = bytearray(path.read_bytes())
