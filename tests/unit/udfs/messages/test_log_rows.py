@@ -44,12 +44,15 @@ def spoil(path: Path, places: list[int], rng: random.Random) -> None:
             file.write(rng.choice((b"\0", b"\xda\xa3\x20\xa7", rng.randbytes(rng.randrange(1, 60)))))
 
 
-def logs(folder: Path, rng: random.Random) -> list[Path]:
-    """A log with all that a record can have, one with old records behind its end, and one of DLedger with old entries."""
+def logs(folder: Path, rng: random.Random) -> list[tuple[Path, int]]:
+    """A log with all that a record can have, one with old records behind its end, and one of DLedger with old entries.
+
+    Each has the offset up to which it is to be spoilt: of old records more is told where damage among them is known at once.
+    """
     seed = rng.randrange(1 << 30)
     any_log = folder / "any" / "commitlog"
     random_log(any_log, seed, records=120)
-    stale_log(folder / "stale", seed)
+    stale = stale_log(folder / "stale", seed)
     with LogWriter(folder / "plain" / "commitlog", 1 << 15) as writer:
         for k in range(60):
             writer.append(Message("T", body=rng.randbytes(rng.randrange(300)), store_timestamp=EPOCH + k))
@@ -64,16 +67,16 @@ def logs(folder: Path, rng: random.Random) -> list[Path]:
         time_at = at + HEAD + AT_STORE_TIMESTAMP
         whole[time_at : time_at + 8] = (EPOCH - 1).to_bytes(8, "big")
     path.write_bytes(whole)
-    return [any_log, folder / "stale" / "commitlog", data]
+    return [(any_log, 1 << 30), (folder / "stale" / "commitlog", stale.end), (data, 1 << 30)]
 
 
 def test_damage_within_blocks(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     for number in range(8):
-        for log in logs(tmp_path / str(number), rng):
+        for log, reach in logs(tmp_path / str(number), rng):
             for path in sorted(log.iterdir()):
                 size = path.stat().st_size
-                spoil(path, [rng.randrange(size // 2) for _ in range(rng.choice((0, 1, 3, 12)))], rng)
+                spoil(path, [rng.randrange(min(size // 2, reach)) for _ in range(rng.choice((0, 1, 3, 12)))], rng)
             # An entry that is older says more with what follows on it.
             found = read(log, 1 << 20, apart=log.name != "data")
             assert read(log, 1 << 20) == read(log, 700) == found
