@@ -76,8 +76,9 @@ def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[Segmen
     """
     log, where = build.log, ", ".join(map(escape, roots))
     if not segments:
+        kept = f"the repaired log in {escape(build.folder)}" if log.repaired else "a log"
         missing = (
-            f"{where}: holds no segment, so nothing shows that the build is of the store's log: neither a log nor a broker's "
+            f"{where}: holds no segment, so nothing shows that the build is of the store's log: neither {kept} nor a broker's "
             "config/ comes with a build: put both there before a broker starts, which deletes ConsumeQueues without a log"
         )
         return [missing] if log.records else []

@@ -238,6 +238,9 @@ def test_a_repair_beside_the_damaged_log(
     shutil.copytree(mended / "commitlog", store / "commitlog", dirs_exist_ok=True)
     assert fetch([str(mended), "--to", str(store)]) == 0
     assert capsys.readouterr().err == ""
+    (tmp_path / "bare").mkdir()
+    assert fetch([str(mended), "--to", str(tmp_path / "bare")]) == 0
+    assert f"neither the repaired log in {mended} nor a broker's config/ comes with a build" in capsys.readouterr().err
 
 
 # -- builds that leave something out
