@@ -99,15 +99,17 @@ def test_build_and_verify(
         summary = json.loads(built.out.splitlines()[-1])
         assert (summary["exit"], summary["error"], summary["records"]) == (0, None, 1885)
         assert_is_rebuilt(out, store)
-        # Both workers fetched what was submitted: nothing of the tree is on their path. The user whom they and the driver share
-        # here has unpacked it once.
+        # The workers fetched what was submitted: nothing of the tree is on their path. The user whom they and the driver share
+        # here has unpacked it once. An executor that got no task has fetched nothing: the other one was quicker.
+        fetched = list[set[str]]()
         for host in HOSTS:
             (application,) = set((standalone.folder / f"work-{host}").glob("app-*")) - earlier
             executors = list(application.glob("*/"))
             assert executors
-            for executor in executors:
-                assert {"rocketmq_reindex.zip", PROGRAM} < {path.name for path in executor.iterdir()}
-                assert not list(executor.glob("environment*/"))
+            fetched += [{path.name for path in executor.iterdir()} - {"stdout", "stderr"} for executor in executors]
+            assert not any(list(executor.glob("environment*/")) for executor in executors)
+        assert any(fetched)
+        assert all({"rocketmq_reindex.zip", PROGRAM} <= names for names in fetched if names)
         (environment,) = (home / ".cache" / "rmq-reindex").glob("environment-*")
         assert (environment / "bin" / "python").is_file()
 
