@@ -128,17 +128,20 @@ class _Queues:
         served = None if queue is None else next(queue.from_position(queue.units.find(offset)), None)
         return None if served is None else served.message.store_time
 
-    def offset_at(self, place: QueueOfGroup, time: int) -> int:
-        """Return the queue offset of the first message that was stored at a time or later; the queue's end where none was."""
+    def offset_at(self, place: QueueOfGroup, time: int) -> tuple[int, str]:
+        """Return the queue offset of the first message that was stored at a time or later, and why it is that one.
+
+        It is the queue's end where no message was.
+        """
         known = self.known(place.topic, place.queue_id) or _NO_QUEUE
         if not known.is_read:
             raise InputError(f"{escape(place.topic)}/{place.queue_id}: its files cannot be read: --to-time finds nothing there")
         queue = self._queue(place.topic, place.queue_id)
-        if queue is None:
-            return 0
-        position = queue.position_at_time(time, every=False)
+        position = -1 if queue is None else queue.position_at_time(time, every=False)
+        if queue is None or position >= queue.units.end:
+            return known.end, "no message is stored at --to-time or later: the end of the queue"
         found = queue.units.at(position).base if queue.batch else position
-        return min(max(found, known.first), known.end) if position < queue.units.end else known.end
+        return min(max(found, known.first), known.end), "the first message stored at --to-time or later"
 
     @functools.cache  # noqa: B019  it lives as long as the run
     def ids_of(self, topic: str) -> list[int]:
@@ -236,7 +239,7 @@ def _check_has_queues(store: str, queues: _Queues) -> None:
         )
     raise InputError(
         f"{escape(files.join(store, QUEUES))}: holds no queue: build the queues first: "
-        f"rmq-reindex build {escape(store)} --out DIR"
+        f"rmq-reindex build {escape(store)} --out DIR, then rmq-reindex fetch DIR --to {escape(store)}"
     )
 
 
@@ -319,7 +322,7 @@ def _write(
     for place in sorted(places & {*offsets, *moved}):
         before = offsets.get(place)
         if place in moved and question.to_time is not None:
-            after, why = queues.offset_at(place, question.to_time), "the first message stored at --to-time or later"
+            after, why = queues.offset_at(place, question.to_time)
         else:
             after, why = _within(before or 0, queues.known(place.topic, place.queue_id))
         offsets[place] = after

@@ -184,7 +184,9 @@ def test_set_to_a_time(make: Make, tmp_path: Path) -> None:
     rr.consumers(store, group="billing", topic="%RETRY%billing", to_time=EPOCH, out=named)
     assert json.loads(named.read_text())["offsetTable"]["%RETRY%billing@billing"] == {"0": 0}
     late = rr.consumers(store, group="billing", to_time=EPOCH + 10**6, out=tmp_path / "late.json")
-    assert [change.after for change in late.changes if change.group == "billing"] == [3]
+    assert [(change.after, change.why) for change in late.changes if change.group == "billing"] == [
+        (3, "no message is stored at --to-time or later: the end of the queue"),
+    ]  # fmt: skip
     (store / "config" / "consumerOffset.json").unlink()
     lost = tmp_path / "lost.json"
     rr.consumers(store, group="billing", topic="Orders", to_time=EPOCH, out=lost)
@@ -277,7 +279,7 @@ def test_batch_queues(golden_store: Callable[[str], GoldenStore], tmp_path: Path
 def test_a_store_without_queues(make: Make) -> None:
     store = make(*orders(2), offsets={"Orders@billing": {0: 1}})
     shutil.rmtree(store / "consumequeue")
-    with pytest.raises(rr.InputError, match="holds no queue: build the queues first: rmq-reindex build"):
+    with pytest.raises(rr.InputError, match=r"build the queues first: rmq-reindex build .*, then rmq-reindex fetch DIR"):
         rr.consumers(store)
 
 
