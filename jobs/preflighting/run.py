@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, Store
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.settings import check_no_store, committed_index, meant_by
-from rocketmq_reindex.storage_format import topics
+from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
@@ -138,7 +138,8 @@ def _verdict(result: PreflightResult) -> str:
 def _log(log: dict[str, Any]) -> list[str]:
     begin = f"recovery begins in {escape(log['start_segment'])}" if log["start_segment"] else "empty"
     limit = ", the oldest segment that it looks at" if log["limited"] else ""
-    lines = [f"log      offsets {log['min_offset']} to {log['max_offset']}, {begin}{limit}"]
+    where = f"offsets {log['min_offset']} to {log['max_offset']}, {begin}{limit}" if log["min_offset"] >= 0 else "no segment"
+    lines = [f"log      {where}"]
     if log["cut_bytes"] or log["deleted_segments"]:
         records = _number(log["cut_records"], "good record")
         cut = f"cut at {log['max_offset']} ({log['cut_reason']}): {counted(log['cut_bytes'], 'byte')}, {records}"
@@ -331,7 +332,10 @@ class Preflight:
         if self._settings.abort is not None and self._settings.abort != self._folders.has_abort():
             has_abort = "has no" if self._settings.abort else "has a"
             notes.append(f"the store {has_abort} file abort: this is the other case")
-        ends = itertools.pairwise((int(segment.name), int(segment.name) + segment.size) for segment in loading.segments)
+        # One that is too short is no segment that is missing: a refusal says what to do about it.
+        short = [os.path.basename(each.path) for each in loading.refusals if each.kind == "log-file-size"]
+        starts = sorted(int(name) for name in (*short, *(each.name for each in loading.segments)) if layouts.is_number(name))
+        ends = itertools.pairwise((start, start + loading.segments[0].size) for start in starts if loading.segments)
         if holes := [(before[1], after[0]) for before, after in ends if after[0] > before[1]]:
             notes.append(
                 f"commitlog: {counted(sum(end - begin for begin, end in holes), 'byte')} of the log have no segment, from "

@@ -108,6 +108,7 @@ def test_a_segment_that_was_cut(store: Path) -> None:
     """Zeros in its place would start the broker on a log that has lost messages, and nothing would say so."""
     cut = sorted((store / "commitlog").iterdir())[2]
     os.truncate(cut, 100)
+    assert not [note for note in told(store).notes if "have no segment" in note], "it is there, and too short"
     found = told(store).losses[0]
     assert (found["kind"], found["advice"][0][:38]) == ("log-file-size", "if it was cut, put the whole file back")
     assert [command.split()[:2] for command in found["commands"]] == [["rmq-reindex", "repair"]]

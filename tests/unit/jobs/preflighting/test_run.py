@@ -279,6 +279,7 @@ def test_no_segment(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
     found = told(store)
     assert (kinds(found), found.exit_status) == (["log-missing"], 4)
+    assert "\nlog      no segment\n" in found.text, "no offset of -1"
 
 
 def test_what_goes_is_named(store: Path) -> None:
