@@ -58,13 +58,23 @@ def no_folder(store: str) -> str:
     return f"{showing.escape(store)}: is no folder: STORE is the folder around commitlog/"
 
 
+_QUEUE_DEPTH: Final = 3
+"""A queue is consumequeue/TOPIC/QUEUE: the names of its files are those of segments, too."""
+
+
 def meant_by(store: str) -> str:
     """Return what to ask who names a folder of segments in the place of a store, as the end of an error; "" for others."""
     if files.entry_of(store).kind != files.FOLDER:
         return ""
-    around = files.parent(store)
-    if files.base(store) in layouts.FOLDERS and files.entry_of(files.join(around, layouts.COMMITLOG)).kind == files.FOLDER:
-        return f": it is a part of a store: did you mean {showing.escape(around)}?"
+    for named in dict.fromkeys((store, files.absolute(store))):
+        part = named
+        for _ in range(_QUEUE_DEPTH):
+            inner, part = part, files.parent(part)
+            if (
+                files.base(inner) in layouts.FOLDERS
+                and files.entry_of(files.join(part, layouts.COMMITLOG)).kind == files.FOLDER
+            ):
+                return f": it is a part of a store: did you mean {showing.escape(part)}?"
     whole = files.absolute(store)
     node = files.parent(whole) if is_of_dledger(whole) else whole
     if is_of_dledger(files.join(node, _DATA)) and files.entry_of(files.join(node, _DATA)).kind == files.FOLDER:

@@ -11,7 +11,14 @@ import pytest
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.commands import preflight, query
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
-from rocketmq_reindex.jobs.store.settings import Commitlog, check_mends, check_unchanged, list_segments, roots_of
+from rocketmq_reindex.jobs.store.settings import (
+    Commitlog,
+    check_is_store,
+    check_mends,
+    check_unchanged,
+    list_segments,
+    roots_of,
+)
 from rocketmq_reindex.storage_format.errors import InputError
 
 
@@ -214,6 +221,18 @@ def test_a_change_during_the_run(tmp_path: Path) -> None:
     paths[1].unlink()
     with pytest.raises(InputError, match=re.escape(f"{paths[1]}: changed during the run")):
         check_unchanged(before, roots(tmp_path))
+
+
+def test_a_queue_that_is_taken_for_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files have the names of segments."""
+    queue = tmp_path / "a\nstore" / "consumequeue" / "T" / "0"
+    queue.parent.mkdir(parents=True)
+    put(tmp_path / "a\nstore" / "commitlog", 0)
+    put(queue, 0)
+    monkeypatch.chdir(queue)
+    for named in (str(queue), "."):
+        with pytest.raises(InputError, match=r": is no store: it is a part of a store: did you mean .*/a\\nstore\?$"):
+            check_is_store(named)
 
 
 def test_a_store_and_a_folder_of_segments_taken_for_each_other(tmp_path: Path) -> None:
