@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from rocketmq_reindex.jobs.spark import java
 from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
+from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.store.settings import StoreSettings
 
 S = TypeVar("S", bound="StoreSettings")
+_LOCAL_MASTER: Final = re.compile(
+    r"local(\[\s*([1-9][0-9]*|\*)\s*(,\s*[0-9]+\s*)?\])?|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
+)
+"""``SparkMasterRegex``"""
 _NO_USE: Final = "spark: engine local has no use for a session: leave one of the two out"
 
 
@@ -112,11 +118,14 @@ def local_ahead(
 def engines_ahead(local: LocalEngines | None, master: str, needs: Needs, spark: SparkSession | None) -> Iterator[Engines]:
     """Yield how the run opens its engine: ``local``, or Spark, whose session starts in the background if it is needed.
 
-    ``spark``: the session to work in, instead of one that is looked for.
+    ``spark``: the session to work in, instead of one that is looked for. Raises UsageError for a local master of another form
+    than Spark's, before a JVM tells of it in its own way.
     """
     if local is not None:
         yield local
         return
+    if spark is None and master.startswith("local") and not _LOCAL_MASTER.fullmatch(master):
+        raise UsageError(f"--master {escape(master)}: take local, local[N] or local[*] for this machine, or name a cluster")
     from rocketmq_reindex.jobs.spark.session import starting
 
     is_sure, delta, user = needs
