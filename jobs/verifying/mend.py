@@ -12,6 +12,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
+from rocketmq_reindex.jobs.store.fitting import index_files, queue_files
 from rocketmq_reindex.jobs.store.folders import Notes, entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.work import take_sizes
@@ -51,6 +52,10 @@ class Mend:
     """there is a file ``abort``: a checkpoint that is built alone then vouches for no more than the old one"""
     timers: bool = False
     """units of ``timerlog`` do not lead to their messages: a build of all parts makes these files from the log, too"""
+    made: tuple[str, ...] = ()
+    """parts that the command makes which mends all"""
+    unsized: dict[str, str] = field(default_factory=dict)
+    """what the files of a part are called, by part, where no file shows their sizes and nobody named them"""
 
     def leave_out(self, parts: Iterable[str], reason: str, *, repairs: bool = True) -> None:
         """Advise no build of these parts, for this reason; with ``repairs=False`` no repair, either."""
@@ -77,10 +82,19 @@ class Mend:
         reasons = {reason for parts in wanted for reason in self._why(parts)}
         mended = {part for parts in wanted if not self._why(parts) for part in parts}
         parts = tuple(part for part in self.build.only if part in mended)
+        self.made = (QUEUES, INDEX, CHECKPOINT) if self.repairs else parts
         if self.repairs:
             # It makes all parts, whatever was compared.
             return self._repair(), sorted(reasons - self.unasked)
         return self._command(parts) if parts else None, sorted(reasons)
+
+    def of_sizes(self) -> list[str]:
+        """Return a note on sizes that nothing shows, where the command of ``of_all`` makes such files."""
+        unsized = [called for part, called in self.unsized.items() if part in self.made]
+        told = (
+            "no file shows the sizes of {}: the command that mends makes them as large as by default: give the broker's own by"
+        )
+        return [f"{told.format(' and '.join(unsized))} --broker-conf"] if unsized else []
 
     def other_ways(self) -> list[advice.Way]:
         """Return the builds that may take the place of a repair, with what they lose."""
@@ -159,6 +173,7 @@ def advise(
     )
     if not tally.counts:
         return mend
+    mend.unsized = _unsized(settings)
     if damaged and log.copied and not log.undecided:
         mend.leave_out((QUEUES, INDEX, CHECKPOINT), f"the log is damaged: {advice.COPIED}", repairs=False)
     if log.undecided:
@@ -201,6 +216,18 @@ def advise(
     elif orders.get("broker") and not settings.database and not settings.database_beside:
         mend.options += ["--queue-order", "broker"]
     return mend
+
+
+def _unsized(settings: VerifySettings) -> dict[str, str]:
+    found = dict[str, str]()
+    if (
+        not (settings.database or settings.is_named("cq_file_size"))
+        and next(queue_files(files.join(settings.store, QUEUES)), None) is None
+    ):
+        found[QUEUES] = "ConsumeQueue files"
+    if not settings.is_named("hash_slots") and not index_files(settings.store):
+        found[INDEX] = "IndexFiles"
+    return {} if settings.broker_conf else found
 
 
 class _Records:

@@ -96,6 +96,7 @@ class Verify:
         orders, idle_queues = self.result.orders, self.result.idle_queues
         mend = verifying_mend.advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.result.store)
         self.result.take(self.tally, mend)
+        self.result.notes += mend.of_sizes()
         self.result.not_checked = list(UNCHECKED)
 
     def _fit(self) -> bool:

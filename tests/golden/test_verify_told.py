@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,3 +160,19 @@ def test_units_of_batch_queues_have_numbers_of_their_own(golden_store: Stores, t
     assert re.fullmatch(r"queue has no folder: \d+ units? from unit 0 on", texts[f"{one.parent.name}/{one.name}"])
     assert texts[f"{other.parent.name}/{other.name}/{file.name}"].startswith("unit 0: nothing instead of phy_offset ")
     assert (summary.queues_differing, summary.units - summary.units_there) == (2, finding["count"])
+
+
+def test_sizes_that_no_file_shows(golden_store: Stores, tmp_path: Path) -> None:
+    """The command that mends takes the defaults, which may not be the broker's: a note says so, where it makes such files."""
+
+    def told(**given: Any) -> list[str]:
+        return [note.partition(": the command")[0] for note in local_verify(store, **given).notes if "no file shows" in note]
+
+    store = copy_of(golden_store, tmp_path / "store")
+    shutil.rmtree(store / "index")
+    assert told() == ["no file shows the sizes of IndexFiles"]
+    assert told(only=("consumequeue", "checkpoint")) == []
+    shutil.rmtree(store / "consumequeue")
+    assert told() == ["no file shows the sizes of ConsumeQueue files and IndexFiles"]
+    assert told(cq_file_size=4000) == ["no file shows the sizes of IndexFiles"]
+    assert told(cq_file_size=4000, hash_slots=500, index_items=1500) == []
