@@ -12,7 +12,7 @@ import pytest
 from docs import from_code, structures
 from rocketmq_reindex.jobs.cli import COMMANDS
 from scripts import demo
-from tests.docs.pages import AROUND, DOCS, ROOT, anchors, links, names, rows, section, text_of
+from tests.docs.pages import AROUND, DOCS, ROOT, anchors, blocks, links, names, rows, section, text_of
 from tests.golden.stores import GoldenStore
 
 PAGES = [*AROUND, *(DOCS / f"{page}.md" for page in names())]
@@ -35,6 +35,15 @@ def test_every_page_is_in_a_table_of_contents() -> None:
             entries = re.findall(r"^(?:[^:\n].*<)?([\w/-]+)>?$", found, re.MULTILINE)
             listed |= {(Path(page).parent / entry).as_posix() for entry in entries}
     assert listed == set(names()) - {"index"}
+
+
+@pytest.mark.parametrize("page", [page for page in names() if "--files rmq_python," in text_of(page)])
+def test_what_is_submitted_finds_its_packages_and_keeps_spark_quiet(page: str) -> None:
+    """Each such command is whole: who comes to the page by a search types it as it stands."""
+    for block in blocks(page):
+        if "--files rmq_python," in block.text:
+            assert "export PYSPARK_PYTHON=./rmq_python" in block.text, block
+            assert "-Dlog4j2.configurationFile=file:$PWD/log4j2.properties" in block.text, block
 
 
 def test_readme_is_short() -> None:
