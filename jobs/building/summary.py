@@ -268,7 +268,8 @@ class RepairResult(BuildResult):
 
     repair: dict[str, Any] | None = None
     """what was changed in the log: ``ranges``, each with ``segment``, ``offset``, ``length``, ``reason``, ``how`` and digests;
-    bytes ``from_replica``, ``filled`` and ``kept``; and the number of ``segments``"""
+    bytes ``from_replica``, ``filled`` and ``kept``; the number of ``segments``; and ``zeros``, where these alone were written,
+    at the end of a last segment that was too short"""
 
     def parts_of_manifest(self) -> dict[str, Any]:
         parts = {} if self.repair is None else {"repair": self.repair}
@@ -281,8 +282,10 @@ class RepairResult(BuildResult):
         if "to_plain" in repair:
             return [f"laid anew {counted(repair['to_plain']['records'], 'record')} in {counted(repair['segments'], 'segment')}"]
         if not repair["ranges"]:
-            what = "commitlog/ is as it was" if self.lost else "the log is undamaged, and commitlog/ is as it was"
-            return [f"repaired nothing: {what}"]
+            undamaged = "" if self.lost else "the log is undamaged, and "
+            if zeros := repair.get("zeros"):
+                return [f"repaired the length of a file: {undamaged}{counted(zeros, 'byte')} of zeros fill its last segment"]
+            return [f"repaired nothing: {undamaged}commitlog/ is as it was"]
         restored, filled = counted(repair["from_replica"], "byte"), counted(repair["filled"], "byte")
         ranges = counted(len(repair["ranges"]), "damaged range")
         return [f"repaired {ranges}: {restored} from a replica, fillers in the place of {filled}"]

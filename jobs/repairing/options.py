@@ -137,6 +137,7 @@ def explain(place: str) -> Iterator[str]:
         repair = manifest["repair"]
         ranges, segments = list(repair["ranges"]), int(repair["segments"])
         lines = [line for entry in ranges for line in _lines(entry)]
+        zeros = int(repair.get("zeros", 0))
         sums = [int(repair[name]) for name in ("from_replica", "filled", "kept")]
     except FileNotFoundError:
         raise InputError(f"{escape(path)}: is not there: name the reindex.json of a repair") from None
@@ -147,7 +148,8 @@ def explain(place: str) -> Iterator[str]:
     if "to_plain" in repair:
         yield f"a log of DLedger, laid anew as a plain one: {counted(segments, 'segment')}; offsets/ says where each record was"
     elif not ranges:
-        yield f"{counted(segments, 'segment')}: the log was undamaged, and is unchanged"
+        now = f"{counted(zeros, 'byte')} of zeros fill its last segment, which was too short" if zeros else "is unchanged"
+        yield f"{counted(segments, 'segment')}: the log was undamaged, and {now}"
     if not ranges:
         return
     yield f"{counted(segments, 'segment')}, {counted(len(ranges), 'damaged range')} of the log treated:"

@@ -152,6 +152,8 @@ class RepairSteps(FullBuild):
         written = self._write(scan, whole, mended, reporter)
         self.entries = repair_changes.entries(mended, written)
         changes, lost_bytes = repair_changes.report(whole, mended, kept, written)
+        if not changes["ranges"] and (short := segments[-1].segment_end - segments[-1].data_end):
+            changes["zeros"] = short
         self.figures["repair"] = changes
         lost_bytes.add_to(self.warnings)
         self.warnings.warnings += [*behind.tell(changes), *differing.tell(changes, by_most)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.building.summary import RepairResult
+from rocketmq_reindex.jobs.repairing.options import explain
 from rocketmq_reindex.storage_format.errors import UsageError
 from tests.builds.repair_log import SEGMENT, SIZES, Log, log_of, make_log
 from tests.golden.stores import read_files
@@ -228,3 +229,22 @@ def test_with_damage_elsewhere(whole: Log, seed: int, tmp_path: Path) -> None:
 def test_extend_needs_a_replica(whole: Log, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--extend: takes what a replica has"):
         local_repair(whole.store, tmp_path / "out", None, extend=True, **SIZES)
+
+
+def test_a_last_segment_that_is_too_short(whole: Log, tmp_path: Path) -> None:
+    """Its zeros are all that changes, and without them no broker starts: so the log is not called as it was."""
+    store, out = until(whole, tmp_path / "store", whole.puts[-2].offset), tmp_path / "out"
+    told = repaired(store, out)
+    assert told.repair is not None
+    assert "zeros" not in told.repair
+    assert "repaired nothing: the log is undamaged, and commitlog/ is as it was" in told.to_text()
+    last = max((store / "commitlog").iterdir())
+    short = 100
+    last.write_bytes(last.read_bytes()[: SEGMENT - short])
+    told = repaired(store, out)
+    assert told.repair is not None
+    assert (told.repair["ranges"], told.repair["zeros"]) == ([], short)
+    now = f"the log is undamaged, and {short} bytes of zeros fill its last segment"
+    assert f"repaired the length of a file: {now}\n" in told.to_text()
+    assert log_of(out) == log_of(store) + bytes(short)
+    assert next(explain(str(out))).endswith(f"{short} bytes of zeros fill its last segment, which was too short")
