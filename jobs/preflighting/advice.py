@@ -117,6 +117,10 @@ class Advised(NamedTuple):
     commands: tuple[str, ...]
 
 
+_FILES_OF: Final = {"consumequeue": "ConsumeQueue files", "index": "IndexFiles"}
+"""how the files of a part are called"""
+
+
 class Commands:
     """The builds, fetches and repairs of one store, with the options that its sizes need."""
 
@@ -152,6 +156,19 @@ class Commands:
             aside = self._place(build_key, ".timers")
             steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
         return " && ".join(map(shell, steps))
+
+    def of_sizes(self, commands: Iterable[str]) -> list[str]:
+        """Return a note on sizes that nothing shows, where one of these commands builds such files."""
+        parts = set[str]()
+        for command in commands:
+            if command.startswith("rmq-reindex build "):
+                only = command.partition(" --only ")[2].partition(" ")[0]
+                parts |= set(only.split(",")) if only else set(_FILES_OF)
+        unsized = [files for part, files in _FILES_OF.items() if part in parts and part in self._sizes.unsized]
+        if not unsized or self._settings.broker_conf:
+            return []
+        told = "the build that is advised makes them as large as by default: give the broker's own by --broker-conf"
+        return [f"no file shows the sizes of {' and '.join(unsized)}: {told}"]
 
     def _place(self, build_key: str, ending: str) -> str:
         """Return a place for the result of one command, the same whenever that is advised."""

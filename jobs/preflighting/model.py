@@ -67,6 +67,8 @@ class StoreSizes:
     hash_slots: int
     index_items: int
     notes: tuple[str, ...]
+    unsized: tuple[str, ...] = ()
+    """parts whose sizes are the default ones, since neither a setting nor a file shows others"""
 
     @property
     def index_file(self) -> int:
@@ -104,7 +106,9 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
         slots, items = _index_sizes(listing.indexes, lambda entry: maps.get(os.path.join(store, entry.path), entry.size))
         if (slots, items) != (layouts.DEFAULT_SLOTS, layouts.DEFAULT_ITEMS):
             notes.append(f"index: {counted(slots, 'slot')} and {counted(items, 'item')} a file, taken from the files")
-    return StoreSizes(files, slots, items, tuple(notes))
+    unsized = [layouts.QUEUES] if broker.cq_file_size is None and not any(of_queues(False)) else []
+    unsized += [layouts.INDEX] if broker.hash_slots is None and not listing.indexes else []
+    return StoreSizes(files, slots, items, tuple(notes), tuple(unsized))
 
 
 def usual_size(entries: Iterable[Listed], unit: int) -> int:

@@ -309,7 +309,7 @@ class Preflight:
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays, ext_sizes)
             self._fill(prediction, delivery, commands, start.message_index)
             result.notes += [group.uncommitted(self._of_dledger, prediction)] if self._of_dledger else []
-        result.notes += self._folders.notes
+        result.notes += [*self._folders.notes, *commands.of_sizes(each for loss in result.losses for each in loss["commands"])]
         self._check_unchanged(listing, database.in_rocksdb)
         result.exit = ExitStatus.FOUND if result.losses else ExitStatus.DONE
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,3 +139,17 @@ def test_segments_that_are_missing(store: Path) -> None:
 def test_a_damaged_last_record_is_no_segment_that_is_missing(store: Path) -> None:
     spoil.bad_magic(store, -1)
     assert not [note for note in told(store).notes if "look first" in note]
+
+
+def test_sizes_that_no_file_shows(store: Path, tmp_path: Path) -> None:
+    """The build that is advised takes the defaults, which may not be the broker's."""
+
+    def said(**given: Any) -> list[str]:
+        return [note.partition(": the build")[0] for note in told(store, **given).notes if "no file shows" in note]
+
+    assert said() == []
+    shutil.rmtree(store / "index")
+    assert said() == ["no file shows the sizes of IndexFiles"]
+    (tmp_path / "broker.conf").write_text("maxHashSlotNum=100\nmaxIndexNum=400\n")
+    assert said(broker_conf=tmp_path / "broker.conf") == []
+    assert said(hash_slots=100, index_items=400) == []
