@@ -135,14 +135,20 @@ def _other_version(version: str) -> str:
 
 
 def _which(spark: Any, text: str) -> str:
-    """Return the Python of the workers, and the host where it failed."""
-    python = ""
+    """Return the Python of the workers, and the host where it failed, as far as Spark tells it.
+
+    Spark 4.1 tells the host of no error that it raises as the worker's own (``DAGScheduler.runJob``).
+    """
+    python = master = ""
     with contextlib.suppress(Exception):
         # A session without a SparkContext does not say.
-        python = str(spark.sparkContext.pythonExec)
+        python, master = str(spark.sparkContext.pythonExec), str(spark.sparkContext.master)
     hosts = _HOST.findall(text)
-    host = platform.node() if not hosts or hosts[-1][1] == "driver" else hosts[-1][0]
-    return f"PYSPARK_PYTHON, on {escape(host)}: {escape(python) or 'the Python of the workers'}"
+    if master.startswith("local") or (hosts and hosts[-1][1] == "driver"):
+        host = escape(platform.node())
+    else:
+        host = escape(hosts[-1][0]) if hosts else "an executor"
+    return f"PYSPARK_PYTHON, on {host}: {escape(python) or 'the Python of the workers'}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------- gateway

@@ -63,9 +63,18 @@ class Here(Worker):
     _stackTrace = Worker._stackTrace.replace("10.1.2.3 executor 7", "localhost executor driver")
 
 
+class NoHost(Worker):
+    _stackTrace = "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown"
+
+
 class Session:
     class sparkContext:
-        pythonExec = "./rmq_python"
+        pythonExec, master = "./rmq_python", "spark://10.1.2.1:7077"
+
+
+class LocalSession:
+    class sparkContext:
+        pythonExec, master = "./rmq_python", "local[2]"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +84,7 @@ class Session:
         (Worker(f"{WORKER}ModuleNotFoundError: No module named 'rocketmq_reindex'\n"), "10.1.2.3",
          "lacks rocketmq_reindex: give spark-submit --py-files rocketmq_reindex.zip, or install the wheel in it"),
         (Here(f"{WORKER}ModuleNotFoundError: No module named 'mmh3'\n"), HERE, "lacks mmh3: install the wheel in it"),
+        (NoHost(f"{WORKER}ModuleNotFoundError: No module named 'mmh3'\n"), "an executor", "lacks mmh3: install the wheel"),
         (Worker(f"{WORKER}ImportError: libarrow.so: no\x1b such file\n"), "10.1.2.3",
          r"cannot load a package (libarrow.so: no\x1b such file): install"),
         (Worker(f"{MINOR}than that in driver: 3.11, PySpark cannot run with different minor versions."), "10.1.2.3",
@@ -95,6 +105,14 @@ def test_of_an_executor(error: Exception, host: str, told: str) -> None:
         raise error
     assert str(raised.value).startswith(f"PYSPARK_PYTHON, on {host}: ./rmq_python {told}")
     assert "\n" not in str(raised.value)
+
+
+def test_of_a_local_sessions_task() -> None:
+    with (
+        pytest.raises(InputError, match=f"^PYSPARK_PYTHON, on {HERE}: ./rmq_python lacks mmh3: "),
+        gateway.named(LocalSession()),
+    ):
+        raise NoHost(f"{WORKER}ModuleNotFoundError: No module named 'mmh3'\n")
 
 
 @pytest.mark.parametrize(
