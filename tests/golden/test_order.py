@@ -25,6 +25,7 @@ from tests.tools.local_engine import local_repair
 from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message
+from tests.tools.seeds import cases
 
 SIZES = (0, 333, 1000)
 """Range sizes: one range, a few records each, some."""
@@ -222,7 +223,7 @@ def test_random_sequences(policy: str, few: int, seed: int, tmp_path: Path, monk
     # Judged by reducers, or here.
     monkeypatch.setattr(decisions, "FEW_RUNS", few)
     rng = random.Random(seed)
-    for number in range(5):
+    for number in range(cases(5, 1)):
         store = tmp_path / f"{number}"
         waiting = {(f"T{topic}", queue_id): _disorder(rng) for topic in range(3) for queue_id in range(2)}
         with LogWriter(store / "commitlog", 1 << 12) as writer:

@@ -713,7 +713,7 @@ def test_old_records_behind_the_end_of_a_log(spoilt: bool, tmp_path: Path, seed:
 def test_the_times_around_damage_change_no_end_of_a_log(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they spare a look at the rest of the segment, the look would have found nothing: damage of every kind, anywhere."""
     rng = random.Random(seed)
-    for number in range(cases(12, 2)):
+    for number in range(cases(12, 1)):
         store = tmp_path / f"store-{number}"
         log = stale_log(store, seed + number)
         # Several in a row are one stretch; the last record before the log's end and the first old one are among them.
