@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.index.layout import (
 )
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.raw_bytes import swapped32
-from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record.state import MAKER as MAKER, STAGED as STAGED
 from rocketmq_reindex.storage_format.versions import VersionRules
 
@@ -77,7 +77,8 @@ def _seconds_since(begin: int, time: int) -> int:
     if begin <= 0:
         return 0
     if time < begin:
-        return INT32_MAX if time < begin + INT64_MIN else 0
+        # Below that the difference has wrapped, and is this.
+        return min(((time - INT64_MIN) + (INT64_MAX - begin) + 1) // 1000, INT32_MAX) if time < begin + INT64_MIN else 0
     return min((time - begin) // 1000, INT32_MAX)
 
 

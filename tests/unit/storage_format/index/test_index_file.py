@@ -69,6 +69,12 @@ def broker(items: list[Item], before: tuple[int, int] | None, slot_count: int, r
 @given(ITEMS, st.one_of(st.none(), st.tuples(TIMES, st.integers(0, 2**40))), st.integers(1, 9), st.integers(1, 31))
 @example([("k", -5), ("k", 2_000)], (1_000, 7), 3, 1)
 @example([("k", 0), ("k", 2_000)], None, 3, 31)
+@example(
+    [("k", 2**63 - 1), ("k", -(2**63)), ("k", -(2**63) + 1_999), ("k", -(2**63) + 2**31 * 1000), ("k", -2), ("k", -1)],
+    None,
+    3,
+    31,
+)
 @example([], (0, 0), 1, 1)
 def test_byte_for_byte(items: list[tuple[str, int]], before: tuple[int, int] | None, slots: int, chunk: int) -> None:
     placed = [(text, 100 * n, time) for n, (text, time) in enumerate(items)]
