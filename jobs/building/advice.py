@@ -30,6 +30,8 @@ BROKER_CONF: Final = "BROKER_CONF"
 """stands for the broker's own file of settings"""
 VERSION: Final = "VERSION"
 """stands for the release of the broker"""
+_FILES_OF: Final = {layouts.QUEUES: "ConsumeQueue files", layouts.INDEX: "IndexFiles"}
+"""what the files of a part are called"""
 REPAIR: Final = "repair the log first"
 REPAIRS: Final = "rmq-reindex repair "
 """how such a command begins"""
@@ -178,6 +180,14 @@ def _gap(segments: Sequence[Segment], offset: int) -> str:
                 "of them may be a leftover: name the other one by --commitlog"
             )
     return ""
+
+
+def of_sizes(parts: Collection[str], command: str) -> list[str]:
+    """Return a note on ``parts`` whose sizes neither a setting nor a file shows, and which ``command``, in words, makes."""
+    if unsized := [files_of for part, files_of in _FILES_OF.items() if part in parts]:
+        told = "makes them as large as by default: give the broker's own by --broker-conf"
+        return [f"no file shows the sizes of {' and '.join(unsized)}: {command} {told}"]
+    return []
 
 
 def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain, left: str) -> list[str]:

@@ -117,10 +117,6 @@ class Advised(NamedTuple):
     commands: tuple[str, ...]
 
 
-_FILES_OF: Final = {"consumequeue": "ConsumeQueue files", "index": "IndexFiles"}
-"""how the files of a part are called"""
-
-
 class Commands:
     """The builds, fetches and repairs of one store, with the options that its sizes need."""
 
@@ -130,6 +126,8 @@ class Commands:
         self._timers: tuple[str, ...] = ()
         self._places = dict[tuple[str, str], str]()
         """by what goes there: two builds that differ may both be followed, one after the other"""
+        self._built = dict[str, str]()
+        """the parts that are named, by command"""
 
     def take_timers(self, paths: Iterable[str]) -> None:
         """From now on a rebuild of all parts has timer files; ``paths`` are those of the store, which it takes the place of."""
@@ -155,20 +153,15 @@ class Commands:
             words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
             aside = self._place(build_key, ".timers")
             steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
-        return " && ".join(map(shell, steps))
+        command = " && ".join(map(shell, steps))
+        self._built[command] = only
+        return command
 
     def of_sizes(self, commands: Iterable[str]) -> list[str]:
         """Return a note on sizes that nothing shows, where one of these commands builds such files."""
-        parts = set[str]()
-        for command in commands:
-            if command.startswith("rmq-reindex build "):
-                only = command.partition(" --only ")[2].partition(" ")[0]
-                parts |= set(only.split(",")) if only else set(_FILES_OF)
-        unsized = [files for part, files in _FILES_OF.items() if part in parts and part in self._sizes.unsized]
-        if not unsized or self._settings.broker_conf:
-            return []
-        told = "the build that is advised makes them as large as by default: give the broker's own by --broker-conf"
-        return [f"no file shows the sizes of {' and '.join(unsized)}: {told}"]
+        built = [self._built[command] for command in commands if command in self._built]
+        unsized = [part for part in self._sizes.unsized if any(not only or part in only.split(",") for only in built)]
+        return [] if self._settings.broker_conf else building_advice.of_sizes(unsized, "the build that is advised")
 
     def _place(self, build_key: str, ending: str) -> str:
         """Return a place for the result of one command, the same whenever that is advised."""

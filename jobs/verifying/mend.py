@@ -54,8 +54,8 @@ class Mend:
     """units of ``timerlog`` do not lead to their messages: a build of all parts makes these files from the log, too"""
     made: tuple[str, ...] = ()
     """parts that the command makes which mends all"""
-    unsized: dict[str, str] = field(default_factory=dict)
-    """what the files of a part are called, by part, where no file shows their sizes and nobody named them"""
+    unsized: tuple[str, ...] = ()
+    """parts whose sizes no file shows, and nobody named"""
 
     def leave_out(self, parts: Iterable[str], reason: str, *, repairs: bool = True) -> None:
         """Advise no build of these parts, for this reason; with ``repairs=False`` no repair, either."""
@@ -90,11 +90,7 @@ class Mend:
 
     def of_sizes(self) -> list[str]:
         """Return a note on sizes that nothing shows, where the command of ``of_all`` makes such files."""
-        unsized = [called for part, called in self.unsized.items() if part in self.made]
-        told = (
-            "no file shows the sizes of {}: the command that mends makes them as large as by default: give the broker's own by"
-        )
-        return [f"{told.format(' and '.join(unsized))} --broker-conf"] if unsized else []
+        return advice.of_sizes([part for part in self.unsized if part in self.made], "the command that mends")
 
     def other_ways(self) -> list[advice.Way]:
         """Return the builds that may take the place of a repair, with what they lose."""
@@ -218,16 +214,17 @@ def advise(
     return mend
 
 
-def _unsized(settings: VerifySettings) -> dict[str, str]:
-    found = dict[str, str]()
-    if (
-        not (settings.database or settings.is_named("cq_file_size"))
-        and next(queue_files(files.join(settings.store, QUEUES)), None) is None
+def _unsized(settings: VerifySettings) -> tuple[str, ...]:
+    if settings.broker_conf:
+        return ()
+    found = list[str]()
+    if not (settings.database or settings.is_named("cq_file_size")) and not any(
+        queue_files(files.join(settings.store, QUEUES))
     ):
-        found[QUEUES] = "ConsumeQueue files"
+        found.append(QUEUES)
     if not settings.is_named("hash_slots") and not index_files(settings.store):
-        found[INDEX] = "IndexFiles"
-    return {} if settings.broker_conf else found
+        found.append(INDEX)
+    return tuple(found)
 
 
 class _Records:
