@@ -87,6 +87,13 @@ def test_a_file_without_items(before: tuple[int, int] | None, version: str) -> N
     assert header == broker([], before, 1, 2).to_bytes(version)[: ix.HEADER_SIZE]
 
 
+def test_differences_that_wrap() -> None:
+    """What ``IndexFile.putKey`` of RocketMQ 4.9.8, 5.3.3 and 5.5.1 wrote, with the greatest beginTimestamp."""
+    low = -(2**63)
+    times = np.array([low, low + 1999, low + 2**31 * 1000, -2, -1, -9223369889371128810])
+    assert ix.time_differences(times, 2**63 - 1).tolist() == [0, 2, 2147483647, 2147483647, 0, 2147483646]
+
+
 def test_a_chain_through_one_slot() -> None:
     slots, prev = np.zeros(1, np.int32), np.zeros(4, np.int32)
     hashes = np.zeros((4, ix.WORDS), np.uint32)
