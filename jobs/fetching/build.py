@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,6 +62,8 @@ class ReadLog:
     left_out: tuple[str, ...]
     """what the build was asked to leave out, in words; empty for a build of the whole log"""
     mended: tuple[DigestedBytes, ...] = ()
+    salvaged: int = -1
+    """offset of the first damage that the build has passed over, since it was asked to; -1 for none"""
 
     def stretches(self, there: Collection[int]) -> list[DigestedBytes]:
         """Return what a store must have that has segments which start at ``there``; empty where nothing is known.
@@ -99,6 +101,7 @@ def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
     samples = [_sample(entry) for entry in log["samples"][: _SAMPLES_MAX + 1]] if log else []
     if len(samples) > _SAMPLES_MAX:
         raise ValueError(f"has more than {_SAMPLES_MAX} samples of the log")
+    lost = () if repaired else _lost(manifest)
     return ReadLog(
         tuple(sorted(segments, key=lambda segment: segment.start)),
         _number(log["end"]) if log else -1,
@@ -109,6 +112,7 @@ def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
         repaired,
         tuple(_left_out(manifest, max((segment.start + segment.size for segment in segments), default=0))),
         tuple(_mended(manifest["repair"]["ranges"])) if repaired else (),
+        _number(lost[0]["offset"]) if lost and manifest["settings"].get("on_damage") == "salvage" else -1,
     )
 
 
@@ -166,6 +170,10 @@ def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[DigestedBytes]:
     return sorted(chunks, key=lambda chunk: chunk.low)
 
 
+def _lost(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return list(filter(summary.is_lost, manifest.get("damage", ())))
+
+
 def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
     """Return what a build was asked to leave out of a log whose segments end at ``end``, as words for people."""
     settings = manifest["settings"]
@@ -180,8 +188,7 @@ def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
         left_out.append(f"up to offset {offset}")
     if (time := settings.get("until_time")) is not None:
         left_out.append(f"up to time {show_time(int(time))}")
-    lost = list(filter(summary.is_lost, manifest.get("damage", ())))
-    if settings.get("on_damage") == "stop" and lost:
+    if settings.get("on_damage") == "stop" and (lost := _lost(manifest)):
         left_out.append(f"up to damage at offset {_number(lost[0]['offset'])}")
     return left_out
 

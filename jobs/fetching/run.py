@@ -180,6 +180,11 @@ class Fetch:
             self._check_abort(build, parts)
             of_files = [part for part in parts if part != layouts.QUEUES or not build.database_alone]
             result.warnings += store_signs.other_sizes(store, of_files, build.sizes)
+            if build.log.salvaged >= 0:
+                result.warnings.append(
+                    f"commitlog: the build passed over damage at offset {build.log.salvaged}: a broker whose start reads it "
+                    f"cuts its log there, and loses what follows: ask rmq-reindex preflight {escape(store)} before the start"
+                )
             result.files, result.size = count, sum(file.size for file in wanted)
             if given.dry_run:
                 result.bytes = size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.commands import fetch
+from rocketmq_reindex.jobs.commands import fetch, preflight
 from rocketmq_reindex.jobs.fetching import build as fetching_build
 from rocketmq_reindex.storage_format.digest import KIND
 from tests.fault.disk import tiny_store, tree
@@ -267,6 +268,25 @@ def test_a_build_up_to_damage(store: Path, tmp_path: Path, capsys: pytest.Captur
     assert local_build(store, tmp_path / "built", None, **SIZES, on_damage="stop").exit == 3
     assert f"(up to damage at offset {2 * MIB})" in refused(tmp_path / "built", store, capsys)
     assert fetch([str(tmp_path / "built"), "--to", str(store), "--partial"]) == 0
+
+
+def test_a_build_that_passed_over_damage(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is laid out, and the start that would cut the log is warned of; what is named says it."""
+    overwrite(store / "commitlog", (len(segments(store)) - 1) * MIB + 20_000, b"\xda" * 3000)
+    assert local_build(store, tmp_path / "built", None, on_damage="salvage", **SIZES).exit == 3
+    for more in (["--dry-run"], []):
+        capsys.readouterr()
+        assert fetch([str(tmp_path / "built"), "--to", str(store), *more]) == 0
+        (warning,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+        assert "the build passed over damage at offset " in warning
+        assert warning.endswith(f": ask rmq-reindex preflight {store} before the start")
+    assert preflight([str(store)]) == 4
+    found = re.search(r"damage at offset (\d+)", warning)
+    assert found is not None
+    assert f"cut at {found[1]} " in capsys.readouterr().out
+    assert local_build(store, tmp_path / "stopped", None, on_damage="stop", **SIZES).exit == 3
+    assert fetch([str(tmp_path / "stopped"), "--to", str(store), "--partial"]) == 0
+    assert "passed over" not in capsys.readouterr().err
 
 
 def test_an_offset_behind_the_log_leaves_nothing_out(brokers: Path, store: Path, tmp_path: Path) -> None:
