@@ -147,10 +147,11 @@ class RealStores:
         assert self._program
         return _role(json.loads(self._program.step("master", path, epoch)))
 
-    def slave(self, path: Path, master: Path, epoch: int) -> RealRole:
-        """Have it become slave of the store in ``master``, and copy what that gives."""
+    def slave(self, path: Path, master: Path, epoch: int, *, copies: bool = True) -> RealRole:
+        """Have it become slave of the store in ``master``, and copy what that gives. ``copies``: whether it ever does."""
         assert self._program
-        return _role(json.loads(self._program.step("slave", path, master, epoch)))
+        # It tells its master where its log ends after five seconds, and a connection that fails is tried again after five more.
+        return _role(json.loads(self._program.step("slave", path, master, epoch, 90 if copies else 12)))
 
     def leave(self, path: Path) -> None:
         """End a store whose folder is wanted no more."""

@@ -33,8 +33,6 @@ final class Start {
     private static final int PHYSICAL_OFFSET = 28;
     /** A store that dispatches nothing for so long will not get further. */
     private static final long STALL = TimeUnit.SECONDS.toNanos(4);
-    /** A slave tries again after five seconds. */
-    private static final long FOLLOWED = TimeUnit.SECONDS.toNanos(12);
     private static final long ELECTED = TimeUnit.SECONDS.toNanos(30);
     /** Messages that a consumer asks for at a time (DefaultMQPushConsumer.pullBatchSize). */
     private static final int PULLED = 32;
@@ -74,7 +72,7 @@ final class Start {
 
     public static void main(String[] argv) {
         String steps = "start NAME DIR [SETTING=VALUE ...], put NAME SEED COUNT TOPIC/QUEUE ..., look NAME [TOPIC/QUEUE ...], read NAME, find NAME TOPIC KEY ..., "
-            + "leave NAME, close NAME, master NAME EPOCH, slave NAME MASTER EPOCH";
+            + "leave NAME, close NAME, master NAME EPOCH, slave NAME MASTER EPOCH SECONDS";
         Main.run("usage: Start   (steps on stdin: " + steps + ")", () -> {
             Start start = new Start();
             CrashSteps.run(Map.of(
@@ -83,7 +81,7 @@ final class Start {
                 "look", words -> start.look(words.get(0), words.subList(1, words.size())),
                 "read", words -> start.read(words.get(0)),
                 "master", words -> start.master(words.get(0), Integer.parseInt(words.get(1))),
-                "slave", words -> start.slave(words.get(0), words.get(1), Integer.parseInt(words.get(2))),
+                "slave", words -> start.slave(words.get(0), words.get(1), Integer.parseInt(words.get(2)), Integer.parseInt(words.get(3))),
                 "find", words -> Puts.find(start.stores.get(words.get(0)).store(), words.subList(1, words.size())),
                 "leave", words -> start.leave(words.get(0)),
                 "close", words -> start.close(words.get(0))), 3600);
@@ -146,15 +144,15 @@ final class Start {
         return ofGroup(name, changed);
     }
 
-    /** It becomes slave of another store, and copies until its log has grown no more for some seconds, or is as long as that. */
-    private String slave(String name, String master, int epoch) throws Exception {
+    /** It becomes slave of another store, and copies until its log is as long as that, or has not changed for {@code seconds}. */
+    private String slave(String name, String master, int epoch, int seconds) throws Exception {
         OracleStore store = stores.get(name).store();
         OracleStore followed = stores.get(master).store();
         boolean changed = store.beSlave(followed, epoch);
         long moved = System.nanoTime();
         // It may be longer at first, and is cut.
         long least = moved + TimeUnit.SECONDS.toNanos(1);
-        for (long before = -1; System.nanoTime() - moved < FOLLOWED; Thread.sleep(20)) {
+        for (long before = -1; System.nanoTime() - moved < TimeUnit.SECONDS.toNanos(seconds); Thread.sleep(20)) {
             long end = store.getMaxPhyOffset();
             moved = end == before ? moved : System.nanoTime();
             before = end;
