@@ -26,6 +26,7 @@ from tests.builds.repair_log import (
     repaired,
 )
 from tests.tools.local_engine import InlineEngine, QuietReporter, single
+from tests.tools.seeds import cases
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ def test_a_record_at_the_begin_of_a_segment(whole: Log, tmp_path: Path) -> None:
 def test_random_differences(whole: Log, seed: int, tmp_path: Path) -> None:
     """Each log has its own wrong bytes: the majority has them all right, with any range size, and with damage among them."""
     rng = random.Random(seed)
-    for number in range(4):
+    for number in range(cases(4, 1)):
         logs = [copy(whole, tmp_path / f"{number}-{k}") for k in range(3)]
         for at in rng.sample(range(1, 40), k=9):
             place = whole.puts[at].offset + rng.choice((FLAG, BORN, RECONSUMED))

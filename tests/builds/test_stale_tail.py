@@ -52,19 +52,18 @@ def test_the_log_is_whole(queues: int, seed: int, tmp_path: Path) -> None:
     store = tmp_path / "store"
     log = stale_log(store, seed, queues=queues)
     _, wanted = built(log.bare, tmp_path / "bare-out")
-    for policy in POLICIES:
-        for ranges in (0, 500):
-            summary, files = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
-            assert (summary.exit, summary.records, summary.error) == (0, len(log.live), None)
-            assert files == wanted
-            (entry,) = summary.damage
-            assert (entry["segment"], entry["offset"]) == (f"{0:020d}", log.end)
-            assert entry["offset"] + entry["length"] == log.old[-1].offset + log.old[-1].size
-            assert entry["reason"].startswith(f"stale tail: {len(log.old)} old records behind the log's end")
-            assert [warning for warning in summary.warnings if str(log.end) in warning] == summary.warnings
-            assert len(summary.warnings) == 1
-    whole = tmp_path / "fail-0"
-    verified = local_verify(whole, commitlogs=(str(store / "commitlog"),), **FILES)
+    ways = [(policy, ranges) for policy in POLICIES for ranges in (0, 500)]
+    for policy, ranges in random.Random(seed).sample(ways, cases(len(ways), 2)):
+        summary, files = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
+        assert (summary.exit, summary.records, summary.error) == (0, len(log.live), None)
+        assert files == wanted
+        (entry,) = summary.damage
+        assert (entry["segment"], entry["offset"]) == (f"{0:020d}", log.end)
+        assert entry["offset"] + entry["length"] == log.old[-1].offset + log.old[-1].size
+        assert entry["reason"].startswith(f"stale tail: {len(log.old)} old records behind the log's end")
+        assert [warning for warning in summary.warnings if str(log.end) in warning] == summary.warnings
+        assert len(summary.warnings) == 1
+    verified = local_verify(tmp_path / f"{policy}-{ranges}", commitlogs=(str(store / "commitlog"),), **FILES)
     assert (verified.exit, verified.findings, verified.damage) == (0, [], [])
     assert [note for note in verified.notes if "stale tail" in note] == [
         f"offset {log.end}, {entry['length']:,} bytes: {entry['reason']}"
@@ -76,7 +75,8 @@ def test_any_end_of_what_is_read(seed: int, tmp_path: Path) -> None:
     store = tmp_path / "store"
     log = stale_log(store, seed)
     gap, data = log.old[0].offset, (store / "commitlog" / f"{0:020d}").read_bytes()
-    for number, until in enumerate((log.end - 100, log.end, log.end + 1, gap + 1, log.old[2].offset, log.old[-1].offset)):
+    ends = (log.end - 100, log.end, log.end + 1, gap + 1, log.old[2].offset, log.old[-1].offset)
+    for number, until in random.Random(seed).sample(list(enumerate(ends)), cases(len(ends), 2)):
         policy = POLICIES[number % 3]
         _, wanted = built(log.bare, tmp_path / f"bare-{number}", until_offset=until)
         summary, files = built(store, tmp_path / f"{number}", until_offset=until, on_damage=policy, range_size=700)
@@ -268,13 +268,13 @@ def test_a_sound_record_that_is_refused_in_front_of_it(kind: str, seed: int, tmp
     else:
         write_at(store, last.offset + 28, struct.pack(">q", last.offset + 7))
     assert f"damage at offset {last.offset}" in refused(store, tmp_path / "out")
-    for policy in ("stop", "salvage"):
-        for ranges in (0, 500):
-            summary, _ = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
-            assert (summary.exit, summary.records) == (3, len(log.live) - 1), summary.damage
-            told = [(entry["offset"], entry["reason"][:10]) for entry in summary.damage]
-            assert told[0][0] == last.offset
-            assert told[1:] == ([(log.end, "stale tail")] if policy == "salvage" else [])
+    ways = [(policy, ranges) for policy in ("stop", "salvage") for ranges in (0, 500)]
+    for policy, ranges in random.Random(seed).sample(ways, cases(len(ways), 1)):
+        summary, _ = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
+        assert (summary.exit, summary.records) == (3, len(log.live) - 1), summary.damage
+        told = [(entry["offset"], entry["reason"][:10]) for entry in summary.damage]
+        assert told[0][0] == last.offset
+        assert told[1:] == ([(log.end, "stale tail")] if policy == "salvage" else [])
     rows = read_rows(CommitlogSource, store, damage="rows", rangeSize=500)
     assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [put.offset for put in log.live[:-1]]
 

@@ -42,7 +42,7 @@ def store_files(world: World, folder: str) -> list[Path]:
 
 @pytest.mark.random
 def test_lives() -> None:
-    live(cases(7, 2), 12)
+    live(cases(7, 1), 12)
 
 
 def test_nothing_new(world: World) -> None:
@@ -454,7 +454,7 @@ def test_other_settings(world: World) -> None:
 def test_batch_queues(tmp_path: Path, seed: int, order: str) -> None:
     """Each file of a batch queue depends on all units before it."""
     store, later = tmp_path / "store", tmp_path / "later"
-    random_batch_log(store / "commitlog", seed, records=400)
+    random_batch_log(store / "commitlog", seed, records=cases(400, 150))
     later.mkdir()
     segments = sorted((store / "commitlog").iterdir())
     for path in segments[len(segments) // 2 :]:

@@ -174,7 +174,7 @@ class Checks:
 
 def test_random_lives_of_a_broker(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    for number in range(cases(25, 2)):
+    for number in range(cases(25, 1)):
         broker = Checks(rng)
         broker.live()
         first = min(broker.pending(), default=len(broker.halves))

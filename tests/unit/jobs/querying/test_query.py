@@ -26,6 +26,7 @@ from tests.tools.encode import EPOCH, ROLLBACK, Message
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import random_log
+from tests.tools.seeds import cases
 
 SIZES = {"cq_file_size": 400, "hash_slots": 7, "index_items": 40}
 
@@ -205,7 +206,7 @@ def test_a_random_store(seed: int, tmp_path: Path, ask: Any) -> None:
     puts = random_log(tmp_path / "commitlog", seed, records=150)
     build(tmp_path)
     asked = 0
-    for put in rng.sample(puts, 40):
+    for put in rng.sample(puts, cases(40, 12)):
         (row,) = ask(tmp_path, f"--physical {put.offset}")[0]
         words = [row["uniqueKey"], *row["keys"]]
         key = next((word for word in words if word and word.isprintable() and " " not in word), None)
@@ -217,7 +218,8 @@ def test_a_random_store(seed: int, tmp_path: Path, ask: Any) -> None:
         if put.message.sysflag & ROLLBACK != ROLLBACK:
             assert put.offset in places(found[0])
         assert all(one["topic"] == row["topic"] and key in (one["uniqueKey"], *one["keys"]) for one in found[0])
-    assert asked or len(puts) < 150
+    # A broker's reader may be asked for none of a few.
+    assert asked or cases(len(puts) < 150, True)
 
 
 def test_keys_with_one_hash(tmp_path: Path, ask: Any) -> None:

@@ -30,6 +30,7 @@ from tests.reference.records import ROLLBACK, Record
 from tests.reference.settings import Settings
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter, Put
+from tests.tools.seeds import cases
 from tests.unit.jobs.querying.test_query import build
 
 SEGMENT = 1 << 12
@@ -273,7 +274,7 @@ def test_spoilt_index(seed: int, tmp_path: Path) -> None:
     write(tmp_path, tagged(100, rng))
     index(tmp_path, lambda _: True)
     whole = {path: path.read_bytes() for path in (tmp_path / "index").iterdir()}
-    for _ in range(15):
+    for _ in range(cases(15, 4)):
         for path, content in whole.items():
             spoilt = bytearray(content)
             for _ in range(rng.randrange(4)):

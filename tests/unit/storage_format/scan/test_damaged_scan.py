@@ -16,6 +16,7 @@ from tests.tools import spoil
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, encode, random_log
 from tests.tools.scans import MemoryLog, damage_spans, expected_items, expected_units, reference_walk, scan_log
+from tests.tools.seeds import cases
 
 SEGMENT = 1 << 15
 DELAYS = parse_delay_levels(DELAY_LEVELS)
@@ -59,7 +60,7 @@ def places(rng: random.Random, log: MemoryLog) -> list[int]:
 @pytest.mark.parametrize("part", range(4))
 def test_salvage(tmp_path: Path, seed: int, part: int) -> None:
     rng = random.Random(seed + part)
-    for n in range(12):
+    for n in range(cases(12, 3)):
         store = tmp_path / str(n)
         features = rng.choice((FEATURES, FEATURES - {"evil"}, frozenset({"evil"})))
         random_log(store / "commitlog", rng.randrange(2**31), records=120, segment_size=SEGMENT, features=features)
@@ -84,7 +85,7 @@ def test_salvage(tmp_path: Path, seed: int, part: int) -> None:
 
 def test_stop(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    for n in range(12):
+    for n in range(cases(12, 3)):
         store = tmp_path / str(n)
         random_log(store / "commitlog", rng.randrange(2**31), records=120, segment_size=SEGMENT, features=FEATURES)
         spoil_some(store, rng)
