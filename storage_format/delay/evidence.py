@@ -194,6 +194,9 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
         _find(data, fields[c.PROPS_START, n], fields[c.PROPS_END, n], spans)
         topic, topic_end, queue = fields[c.TOPIC_START, n], fields[c.TOPIC_END, n], fields[c.QUEUE_ID, n]
         kind = _kind(data, topic, topic_end, queue, spans)
+        if kind in (SCHEDULED, TIMED, HALF, DECIDED) and not c.gives_unit(fields[c.SYS_FLAG, n]):
+            # A broker reads these topics through their queues alone.
+            kind = NO_KIND
         out[0, n] = kind
         if kind in (NO_KIND, DECIDED):
             continue

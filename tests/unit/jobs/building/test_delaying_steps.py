@@ -160,6 +160,16 @@ def test_timer_files_have_the_pending_ones(tmp_path: Path) -> None:
     assert {"timerlog", "timerwheel", "config/timercheck"} <= set(find_build(str(out)).parts)
 
 
+def test_what_has_no_unit_never_waits(tmp_path: Path) -> None:
+    """A broker reads its own topics through their queues, which have no unit of a rollback."""
+    records = [scheduled(1, 1), timed(1), Message(HALF, properties={"UNIQ_KEY": "H"})]
+    summary = build(tmp_path, [*(dataclasses.replace(record, sysflag=0x0C) for record in records), scheduled(2, 2)])
+    assert summary.delay is not None
+    assert [(level["level"], level["pending"]) for level in summary.delay["levels"]] == [(2, 1)]
+    assert summary.delay["timers"] == {"pending": 0, "undecided": 0}
+    assert offsets(tmp_path) == {"2": 0}
+
+
 def test_consumer_offsets_are_checked(tmp_path: Path) -> None:
     backup = tmp_path / "consumerOffset.json"
     text = '{"offsetTable":{"A@g":{0:2,1:0},"A@far":{0:9},"B@gone":{0:1}}}'
