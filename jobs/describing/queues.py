@@ -102,7 +102,7 @@ def _add_missing(facts: dict[str, Any], segments: list[contents.SegmentFile], pr
     facts["missing"] = sum(end - begin for begin, end in holes)
     if holes:
         listed = ", ".join(f"{begin} to {end}" for begin, end in holes[:_LISTED]) + (", ..." if len(holes) > _LISTED else "")
-        problems.append(f"commitlog: {showing.counted(facts['missing'], 'byte')} of the log have no segment: {listed}")
+        problems.append(f"commitlog: {showing.counted(facts['missing'], 'byte')} of the log are in no file: {listed}")
 
 
 # ----------------------------------------------------------------------------------------------------------------------- queues

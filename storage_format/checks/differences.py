@@ -104,7 +104,7 @@ KINDS: Final = {
     ),
     "index-item-missing": Kind(INDEX, "key of a record without an item: no query finds it", _INDEX),
     "index-tag-missing": Kind(
-        INDEX, "TAGS of a record without an item, where others have theirs: no query by tag finds it", _INDEX
+        INDEX, "TAGS of a record without an item, which a broker of this version writes: no query by tag finds it", _INDEX
     ),
     "index-tag-extra": Kind(INDEX, "item of a record's TAGS, which a broker of this version does not write", _INDEX),
     "index-item-extra": Kind(INDEX, "item for which no record has a key", _INDEX),

@@ -263,7 +263,7 @@ def test_damage_that_it_sees(golden: GoldenStore, capsys: pytest.CaptureFixture[
     segments[1].unlink()
     found = info(golden.path, capsys)
     size = found["log"]["segment_size"]
-    assert found["problems"][0] == f"commitlog: {size:,} bytes of the log have no segment: {size} to {2 * size}"
+    assert found["problems"][0] == f"commitlog: {size:,} bytes of the log are in no file: {size} to {2 * size}"
     assert found["next"]["commands"][0].startswith(f"rmq-reindex repair {golden.path} --out DIR --replica REPLICA")
     with segments[0].open("r+b") as file:
         file.write(b"no record")
