@@ -36,7 +36,7 @@ from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_reindex.storage_format.record.meaning import MESSAGE, kind_of
-from rocketmq_reindex.storage_format.showing import escape, listed, near_in_words
+from rocketmq_reindex.storage_format.showing import escape, listed, near_in_words, redacted, shell
 from rocketmq_reindex.storage_format.topics import NUMBERED
 
 
@@ -239,7 +239,8 @@ def _check_has_queues(store: str, queues: _Queues) -> None:
         )
     raise InputError(
         f"{escape(files.join(store, QUEUES))}: holds no queue: build the queues first: "
-        f"rmq-reindex build {escape(store)} --out DIR, then rmq-reindex fetch DIR --to {escape(store)}"
+        f"{shell(['rmq-reindex', 'build', redacted(store), '--out', 'DIR'])}, then "
+        f"{shell(['rmq-reindex', 'fetch', 'DIR', '--to', redacted(store)])}"
     )
 
 

@@ -29,7 +29,7 @@ from rocketmq_reindex.jobs.store.settings import (
 )
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason, redacted
+from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason, redacted, shell
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 # The options of ``rmq-reindex fetch``, and the settings that they make.
@@ -183,7 +183,8 @@ class Fetch:
             if build.log.salvaged >= 0:
                 result.warnings.append(
                     f"commitlog: the build passed over damage at offset {build.log.salvaged}: a broker whose start reads it "
-                    f"cuts its log there, and loses what follows: ask rmq-reindex preflight {escape(store)} before the start"
+                    f"cuts its log there, and loses what follows: ask before the start: "
+                    f"{shell(['rmq-reindex', 'preflight', store])}"
                 )
             result.files, result.size = count, sum(file.size for file in wanted)
             if given.dry_run:

@@ -279,7 +279,7 @@ def test_a_build_that_passed_over_damage(store: Path, tmp_path: Path, capsys: py
         assert fetch([str(tmp_path / "built"), "--to", str(store), *more]) == 0
         (warning,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
         assert "the build passed over damage at offset " in warning
-        assert warning.endswith(f": ask rmq-reindex preflight {store} before the start")
+        assert warning.endswith(f": ask before the start: rmq-reindex preflight {store}")
     assert preflight([str(store)]) == 4
     found = re.search(r"damage at offset (\d+)", warning)
     assert found is not None
