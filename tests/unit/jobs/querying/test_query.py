@@ -205,12 +205,14 @@ def test_a_random_store(seed: int, tmp_path: Path, ask: Any) -> None:
     rng = random.Random(seed)
     puts = random_log(tmp_path / "commitlog", seed, records=150)
     build(tmp_path)
+    # A query that finds nothing in another topic ends with 1: a topic may have rollbacks alone.
+    queued = {path.name for path in (tmp_path / "consumequeue").iterdir()}
     asked = 0
     for put in rng.sample(puts, cases(40, 12)):
         (row,) = ask(tmp_path, f"--physical {put.offset}")[0]
         words = [row["uniqueKey"], *row["keys"]]
         key = next((word for word in words if word and word.isprintable() and " " not in word), None)
-        if key is None or " " in row["topic"] or key.startswith("-"):
+        if key is None or " " in row["topic"] or key.startswith("-") or row["topic"] not in queued:
             continue
         asked += 1
         found = [ask(tmp_path, f"--topic {row['topic']} --key {key} {more}")[0] for more in ("", "--scan")]
