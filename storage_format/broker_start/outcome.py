@@ -156,14 +156,17 @@ class _KeptCount:
             self.items_missing += self._started.index.missing(rows)
 
     def _take_misplaced(self, rows: record_loop.LogRows) -> None:
-        """Count those to which no unit leads: the start makes one that leads to where the record says."""
+        """Count those to which no unit leads in a queue: the start makes one that leads to where the record says."""
         counted = start_kept.QueueRows.of(rows, rows.at)
+        of_queues = [np.zeros(0, np.int64)]
         for number, queue_rows in start_kept.by_queue(counted):
             at = counted.at[queue_rows]
-            lost = at[self._are_hidden(number, at)]
-            if len(lost):
-                self.misplaced_from = min(int(lost.min()), self.misplaced_from if self.misplaced else INT64_MAX)
-                self.misplaced += len(lost)
+            of_queues.append(at[self._are_hidden(number, at)])
+        # A record that names light queues is one record.
+        lost = np.unique(np.concatenate(of_queues))
+        if len(lost):
+            self.misplaced_from = min(int(lost[0]), self.misplaced_from if self.misplaced else INT64_MAX)
+            self.misplaced += len(lost)
 
     def _take_queues(self, rows: start_kept.QueueRows) -> None:
         for number, queue_rows in start_kept.by_queue(rows):

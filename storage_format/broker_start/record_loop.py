@@ -290,5 +290,6 @@ def read_rows(
         rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
         state[w.RECORDS] = n + 1
         if lmq == r.GOOD:
-            dispatch_lmq(data, record, names, queues, light, state, rec[PHY_OFFSET], rec[f.TOTAL], 0, False)
+            # No start looks at a tagsCode of a light queue: in its place stands where the record lies.
+            dispatch_lmq(data, record, names, queues, light, state, rec[PHY_OFFSET], rec[f.TOTAL], base + at + lead, False)
         at += lead + rec[f.TOTAL]

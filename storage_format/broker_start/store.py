@@ -316,8 +316,8 @@ class LogReader:
         if light:
             units = self._light
             added = record_loop.new_rows(light)
-            # A light queue's row says where its record lies; a record that is not where it says is rare enough.
-            added.at[:], added.phy_offset[:] = units.phy_offset[:light], units.phy_offset[:light]
+            # See read_rows: a record may lie where it does not say, and its place is the order in which all are dispatched.
+            added.at[:], added.phy_offset[:] = units.tags_code[:light], units.phy_offset[:light]
             added.offset[:], added.size[:], added.queue[:] = (
                 units.offset[:light],
                 units.size[:light],

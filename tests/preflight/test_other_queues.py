@@ -14,8 +14,9 @@ from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.batch_log import SIZES as BATCH_SIZES, random_batch_log, topics_json
-from tests.tools.log_writer import LogWriter
+from tests.tools.log_writer import LogWriter, overwrite
 from tests.tools.make_log import Message
+from tests.tools.spoil import record_offsets
 
 SEGMENT = 1 << 14
 RECORDS = 900
@@ -57,6 +58,12 @@ def log_cut(store: Path) -> None:
     path.write_bytes(data)
 
 
+def moved(store: Path) -> None:
+    """A record says that it lies far behind the log's end: units behind its own are of records that seem to have units."""
+    offset, _ = record_offsets(store)[-20]
+    overwrite(store / "commitlog", offset + 28, (offset + (1 << 40)).to_bytes(8, "big"))
+
+
 def expired(store: Path) -> None:
     """The two oldest segments."""
     for path in sorted((store / "commitlog").iterdir())[:2]:
@@ -94,8 +101,11 @@ def wrong(real: RealStores, base: Path, conf: Conf, deeds: tuple[Deed, ...], sto
         ends = (served.min_offset, served.max_offset) if served else (0, 0)
         if (queue["min_offset"], queue["max_offset"]) != ends if queue else ends != (0, 0):
             found.append(f"{name}: {ends}, said {queue}")
-        elif served and queue and queue["hidden"] == 0 and name[0].startswith("%LMQ%") and -1 in served.served:
-            found.append(f"{name}: {served.served.count(-1)} are not served, said {queue}")
+        elif served and queue and queue["hidden"] == 0 and name[0].startswith("%LMQ%"):
+            # A unit behind them that leads nowhere is no message.
+            in_log = served.served[: max(0, queue["log_max"] - served.min_offset)]
+            if -1 in in_log:
+                found.append(f"{name}: {in_log.count(-1)} are not served, said {queue}")
     return found
 
 
@@ -110,6 +120,9 @@ LIGHT_DEEDS: dict[str, tuple[Deed, ...]] = {
     "short, crashed": (last_units_gone("consumequeue"), crashed),
     "cut": (log_cut,),
     "cut, crashed": (log_cut, crashed),
+    "moved": (moved,),
+    "moved, crashed": (moved, crashed),
+    "moved, bare, crashed": (moved, gone("consumequeue"), crashed),
 }
 
 
@@ -126,6 +139,11 @@ def test_light_queues(version: str, tmp_path: Path) -> None:
     assert isinstance(said, dict), said
     assert {q["topic"]: q["log_max"] for q in said["queues"] if q["topic"] in units} == dict(units)
     assert (said["losses"], said["dispatch"]["hidden_records"]) == ([], 0)
+    for deed in LIGHT_DEEDS["moved, bare, crashed"]:
+        deed(base)
+    said = predict(base, version, LIGHT, tmp_path)
+    assert isinstance(said, dict), said
+    assert {loss["kind"]: loss["count"] for loss in said["losses"]}["records-misplaced"] == 1, "whatever queues it names"
 
 
 BATCH_DEEDS: dict[str, tuple[Deed, ...]] = {
