@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from tests.golden.guard import guarded
 from tests.reference.build import reference_build
 from tests.reference.log import LogError
-from tests.tools.compare import DOUBTED, SMALL, compare, project_settings
+from tests.tools.compare import SMALL, compare, project_settings, tells_of_old_records
 from tests.tools.local_engine import InlineEngine, run_build, single
 
 Segments = dict[str, bytes]
@@ -123,7 +123,7 @@ def _wrong(case: Case, store: Path, out: Path, engines: Engines | None, seconds:
         truth = reference_build(store, **case.settings)
     except LogError as error:
         return found if summary.exit == 1 else [*found, f"exit {summary.exit}, where the input is to be refused: {error}"]
-    if any(DOUBTED in warning for warning in summary.warnings):
+    if tells_of_old_records(summary):
         # Older records behind damage: the reference gives them the places of newer ones, which a build does not.
         # tests/builds/test_stale_tail.py holds what becomes of them.
         places = {entry["offset"] for entry in summary.damage}
