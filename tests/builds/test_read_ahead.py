@@ -30,7 +30,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def test_the_same_bytes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     store, plain, other = tmp_path / "store", tmp_path / "plain", tmp_path / "other"
-    random_log(store / "commitlog", seed, records=cases(4000, 1200), segment_size=1 << 20)
+    random_log(store / "commitlog", seed, records=cases(4000, 600), segment_size=1 << 20)
     assert local_build(store, plain).exit == 0
 
     begin, load = RangeScanner.__init__, Ahead._load
@@ -53,5 +53,5 @@ def test_the_same_bytes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPat
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     assert local_build(store, other, InlineEngine(), range_size=300 * KIB).exit == 0
     assert tree(other) == tree(plain)
-    assert len(loaded) > cases(10, 3)
+    assert len(loaded) > cases(10, 1)
     assert not [thread for thread in threading.enumerate() if thread.name == "read-ahead"]

@@ -23,7 +23,7 @@ from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.read_rows import read_rows
-from tests.tools.seeds import cases
+from tests.tools.seeds import STEP, cases
 from tests.tools.stale_log import SEGMENT, StaleLog, copy_log, message, stale_log, write_at
 
 POLICIES = ("fail", "stop", "salvage")
@@ -89,8 +89,9 @@ def test_what_reads_the_log_without_a_build(seed: int, tmp_path: Path) -> None:
     """The SQL source serves the live records, whatever its ranges, and tells of the others once."""
     store = tmp_path / "store"
     log = stale_log(store, seed)
+    # Ranges of 500 bytes take five times as long as the others.
     sizes = (500, 1 << 12, 1 << 20)
-    for ranges in random.Random(seed).sample(sizes, cases(3, 1)):
+    for ranges in cases(sizes, (sizes[0 if seed // STEP % 6 == 0 else 1 + seed // STEP % 2],)):
         rows = read_rows(CommitlogSource, store, damage="rows", rangeSize=ranges)
         told = [row for row in rows if row["damage"]]
         assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [put.offset for put in log.live]
